@@ -13,6 +13,7 @@ import numpy as np
 
 import influential_bandits as ib
 from benchmarks.memory import status
+from influential_bandits.datasets.synthetic import check_offsets, check_truth, draw_log
 from influential_bandits.learning.solvers.partial import estimate_population, posterior_work
 from influential_bandits.learning.statistics.design import SYMMETRIC, Design
 from influential_bandits.learning.statistics.log_scan import sample_instances, scan_log
@@ -26,13 +27,13 @@ from influential_bandits.learning.statistics.reduction import (
     single_threaded_algebra,
     split_evenly,
 )
+from influential_bandits.logs.log import cut_histories
 
 USERS = 200_948  # of MovieLens 32M
 ARMS = 20
 MEMORY = 0.8
+PART = 1 << 22  # events
 SETTINGS = {
-    "events": "movielens",
-    "n_arms": ARMS,
     "interaction": ib.data.planted_interaction(ARMS, 0.05, seed=1),
     "memory": MEMORY,
     "noise": 0.9,
@@ -52,14 +53,12 @@ class Parts:
         self.users, self.rows, self.seconds = users, 0, 0.0
 
     def __iter__(self):
-        parts = ib.data.synthetic_parts(self.users, **SETTINGS)
+        truth, offsets = check_truth(ARMS, **SETTINGS), check_offsets(self.users, "movielens", 1)
         self.rows = 0
-        while True:
-            start = time.perf_counter()
-            part = next(parts, None)
-            self.seconds += time.perf_counter() - start
-            if part is None:
-                return
+        for start, stop in cut_histories(offsets, PART):
+            began = time.perf_counter()
+            part = draw_log(truth, start, offsets[start : stop + 1] - offsets[start], None)
+            self.seconds += time.perf_counter() - began
             self.rows += len(part)
             yield part
 

@@ -35,8 +35,6 @@ def entries(kind, arms):
     """The free entries of A and how often each stands in the matrix."""
     if kind == "diagonal":
         return [(i, i) for i in range(arms)]
-    if kind == "free":
-        return [(i, j) for i in range(arms) for j in range(arms)]
     return [(i, j) for i in range(arms) for j in range(i + 1)]
 
 

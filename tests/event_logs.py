@@ -7,15 +7,16 @@ compile once for all tests.
 from typing import NamedTuple
 
 import numpy as np
+from dense_learning import weights_of
 from hypothesis import strategies as st
 
-from influential_bandits.learning.statistics.design import DIAGONAL, FREE, NONE, SYMMETRIC, Design
+from influential_bandits.learning.statistics.design import DIAGONAL, NONE, SYMMETRIC, Design
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.membership import Membership
 
 UNIT = 2.0**-53
 HOUR = 3600.0
-KINDS = (NONE, DIAGONAL, SYMMETRIC, FREE)
+KINDS = (NONE, DIAGONAL, SYMMETRIC)
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -84,24 +85,12 @@ def logs_and_designs(draw, **settings):
 # Their regression
 
 
-def weights_of(log):
-    """Return the weights of all events over the arms, (events, arms)."""
-    table = log.membership
-    every = np.zeros((len(table.items), log.n_arms))
-    for item in range(len(table.items)):
-        for p in range(table.offsets[item], table.offsets[item + 1]):
-            every[item, table.arm[p]] = table.weight[p]
-    return every[log.item]
-
-
 def entries_of(kind, arms):
     """Return which entries of the matrix each coefficient stands for."""
     if kind == NONE:
         return []
     if kind == DIAGONAL:
         return [[(i, i)] for i in range(arms)]
-    if kind == FREE:
-        return [[(i, j)] for i in range(arms) for j in range(arms)]
     return [
         [(i, j), (j, i)] if i != j else [(i, i)] for i in range(arms) for j in range(arms) if j <= i
     ]

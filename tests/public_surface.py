@@ -28,14 +28,14 @@ NOT_PROMISED = {
     "Diagnosis.adjusted", "Diagnosis.sections",
     "Family.is_own", "Fleet.latest_look", "Fleet.parts", "Fleet.row", "Fleet.settle_memory",
     "Fleet.take_parts", "FleetLCB.effective_half_life", "FleetLCB.memories", "FleetLCB.rules",
-    "FleetLCB.start", "Instance.linear_term", "Instance.world", "LossPrior.precision",
+    "FleetLCB.start", "Instance.linear_term", "Impact.picture", "InfluenceTest.picture",
+    "Instance.world", "LossPrior.precision",
     "LossPrior.root", "ModelLCB.effective_half_life", "Noise.code_digest", "Noise.require_rounds",
     "Noise.source", "Population.shares_interaction", "RecordedNoise.require_rounds",
     "Scenario.arms_at_start", "Scenario.events", "Scenario.has_times", "Scenario.restricts_arms",
     "SparseInteraction.CHECKED_ARMS", "SparseInteraction.checked", "live.Settings.check",
     "logs.Control.of_checked", "logs.Membership.of_arms", "logs.Membership.of_parts",
-    "logs.Membership.of_weights", "logs.Partition.common", "logs.Partition.group",
-    "logs.Partition.identity",
+    "logs.Partition.common", "logs.Partition.group",
     # What the general model has a setting for and these fix.
     "DriftModel.drift", "DriftModel.fading", "DriftModel.interaction",
     "DriftModel.ridge", "DriftModel.seed", "StationaryModel.drift",
@@ -45,8 +45,8 @@ NOT_PROMISED = {
 }  # fmt: skip
 INSIDE = {  # of executions, models and interactions
     "check_settings", "columns", "cut", "fit_to_predict", "kind", "map", "offsets", "outcomes",
-    "plays", "room", "row", "run", "set_fit_request", "set_score_request", "squares",
-    "threads", "vouched",
+    "plays", "room", "row", "run", "set_fit_request", "set_predict_request", "set_score_request",
+    "squares", "threads", "vouched",
 }  # fmt: skip
 
 

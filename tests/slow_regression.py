@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from dense_learning import weights_of
 
 from influential_bandits.learning import kalman
 from influential_bandits.learning.exposures import SMOOTHING, Units
@@ -32,15 +33,6 @@ def model_of(log, components=COMPONENTS):
     baseline = np.random.default_rng(3).normal(size=log.n_arms)
     plain = kalman.Model(baseline, weights_of(log).mean(0), 0.0, 0.0, 0.0, 0.0)
     return kalman.with_components(plain, components)
-
-
-def weights_of(log):
-    table = log.membership
-    out = np.zeros((len(table.items), log.n_arms))
-    for item in range(len(table.items)):
-        for p in range(table.offsets[item], table.offsets[item + 1]):
-            out[item, table.arm[p]] = table.weight[p]
-    return out[log.item]
 
 
 def covariance(w, c):

@@ -25,9 +25,7 @@ COMMANDS = (
     "families",
     "compare-fleets",
     "populations",
-    "leaderboard",
     "simulate",
-    "inspect",
     "warm-up",
     "movielens",
     "diagnose",
@@ -139,7 +137,6 @@ def test_help_lists_the_commands():
             ["--policies", "--populations", "--users", "--number", "--quick", "--data", "--out"],
         ),
         ("populations", []),
-        ("leaderboard", ["--out"]),
         (
             "simulate",
             [
@@ -156,7 +153,6 @@ def test_help_lists_the_commands():
                 "--jobs",
             ],
         ),
-        ("inspect", ["--horizon"]),
         ("warm-up", ["--policy"]),
         (
             "movielens",
@@ -178,7 +174,7 @@ def test_help_lists_the_commands():
                 "--jobs",
             ],
         ),
-        ("plan", ["--horizon", "--instance", "--days-between-rounds", "--out"]),
+        ("plan", ["--horizon", "--days-between-rounds", "--out"]),
     ],
 )
 def test_every_command_explains_itself(command, options):
@@ -229,7 +225,6 @@ def test_the_studies_are_listed_with_one_line_each():
         ["simulate"],
         ["simulate", "x.json", "--noise", "loud"],
         ["simulate", "x.json", "--delay-law", "never"],
-        ["inspect"],
         ["fit"],
         ["fit", "x.csv", "--memory", "much"],
         ["diagnose", "x.csv", "--permutations", "1.5"],
@@ -479,17 +474,16 @@ def test_an_oracle_that_needs_full_memory_says_so(fading):
     assert "memory = 0.5" in refused(run("simulate", fading, "--policy", "OptimalOracle"))
 
 
-@pytest.mark.parametrize("command", ["simulate", "inspect"])
 @pytest.mark.parametrize(
     ("text", "mention"),
     [(None, "No such file"), ('{"format": ', "not a JSON file"), ("{}", "no instance file")],
     ids=["missing", "broken", "of another kind"],
 )
-def test_a_file_that_is_no_instance_gets_one_sentence(command, text, mention, tmp_path):
+def test_a_file_that_is_no_instance_gets_one_sentence(text, mention, tmp_path):
     path = tmp_path / "instance.json"
     if text is not None:
         path.write_text(text, encoding="utf-8")
-    assert mention in refused(run(command, path))
+    assert mention in refused(run("simulate", path))
 
 
 # --- policies of one's own ---
@@ -599,7 +593,6 @@ def test_warm_up_compiles_and_says_what(own_policy, tmp_path):
         (("compare", "--engine", "dask"), "jinja2 scikit-learn dask distributed"),
         (("diagnose", "nowhere.csv"), "jinja2 scikit-learn"),
         (("movielens", "--data", "nowhere"), "jinja2 scikit-learn"),
-        (("leaderboard", "nowhere"), "jinja2 scikit-learn"),
         (("fit", "s3://nowhere", "--by-partition"), "scikit-learn fsspec"),
         (("plan", "nowhere.json"), "scikit-learn"),
         (("simulate", "nowhere.json", "--engine", "dask"), "dask distributed"),
@@ -621,41 +614,3 @@ def test_what_is_missing_is_said_before_any_work_and_all_at_once(arguments, miss
     line = refused(start(*arguments, command=(sys.executable, "-c", code), cwd=tmp_path))
     assert f"try: pip install {missing}" in line
     assert list(tmp_path.iterdir()) == []
-
-
-# --- inspect ---
-
-
-def test_inspect_shows_difficulty_optimum_and_spectrum(counterexample):
-    done = run("inspect", counterexample, "--horizon", 100)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "2 arms" in done.stdout
-    assert "Spectrum: 2.618, 0.382" in done.stdout  # (3 ± √5)/2
-    assert "Difficulty: borderline (leaning hard)" in done.stdout
-    assert "Best mix p*: 0 100.0%" in done.stdout
-    # ½·100² + ½·100 − 1/8: half a pull of arm 2 saves an eighth.
-    assert "Optimum for T = 100: loss 5,049.88; counts 0 99.5, 1 0.5" in done.stdout
-    (certificate,) = re.findall("Certificate: (.*)", done.stdout)
-    assert certificate.startswith("proved optimal by optimality conditions; relative residuals: ")
-    assert certificate.endswith("duality gap 0.0e+00 (at most 1e-11 each)")
-
-
-def test_inspect_names_the_arms(tmp_path):
-    instance = ib.Instance(np.eye(2), [0.0, 0.0], arm_names=["tea", "coffee"])
-    instance.save(tmp_path / "named.json")
-    done = run("inspect", tmp_path / "named.json")
-    assert "tea 50.0%" in done.stdout
-    assert "coffee 5,000" in done.stdout
-    assert "Difficulty: easy" in done.stdout
-
-
-def test_inspect_says_what_is_not_known_with_fading_memory(fading):
-    done = run("inspect", fading)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "Spectrum: 1, 1" in done.stdout
-    assert re.search(r"Difficulty: .*memory = 0.5", done.stdout)
-    assert re.search(r"Optimum: .*memory = 0.5", done.stdout)
-
-
-def test_inspect_refuses_no_horizon(counterexample):
-    assert "horizon" in refused(run("inspect", counterexample, "--horizon", 0))

@@ -103,7 +103,6 @@ for label, run in ib.simulate(others, contest, 10_000, noise).items():
 # ```bash
 # influential-bandits compare --quick --families random-3,block --policies \
 #     'ModelLCB,InfluentialLCB,mine.py:LookLessAndLess'
-# influential-bandits leaderboard results/compare --out leaderboard.md
 # ```
 #
 # Without `--quick` and `--families` it plays every family, with more instances and as far as each

@@ -19,7 +19,7 @@ from .learning.influence_test_result import InfluenceTest as InfluenceTest
 from .learning.models import DriftModel as DriftModel
 from .learning.models import InfluenceModel as InfluenceModel
 from .learning.models import StationaryModel as StationaryModel
-from .learning.planning import Plan as Plan
+from .learning.plan_result import Plan as Plan
 from .learning.planning import plan as plan
 from .learning.selection import Validation as Validation
 from .learning.selection import choose as choose

@@ -2,11 +2,10 @@
 
 from influential_bandits.datasets.click_events import ClickWorld, draw_click_events
 from influential_bandits.datasets.download import fetch_movielens
-from influential_bandits.datasets.movielens import movielens, movielens_genres
+from influential_bandits.datasets.movielens import movielens
 from influential_bandits.datasets.synthetic import (
     planted_interaction,
     synthetic_log,
-    synthetic_parts,
 )
 
 __all__ = [
@@ -14,8 +13,6 @@ __all__ = [
     "draw_click_events",
     "fetch_movielens",
     "movielens",
-    "movielens_genres",
     "planted_interaction",
     "synthetic_log",
-    "synthetic_parts",
 ]

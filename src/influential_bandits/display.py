@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,25 @@ def make_html(
             f"<table><thead><tr>{cells(header, 'th')}</tr></thead><tbody>{lines}</tbody></table>"
         )
     return html + (f'<p style="white-space: pre-line">{escape(note)}</p>' if note else "")
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """Named numbers with intervals, side by side: the picture of a result, wherever it is shown."""
+
+    name: str  # file name
+    title: str
+    labels: list[str]
+    values: npt.ArrayLike  # (labels,)
+    x: str  # what the numbers are
+    low: npt.ArrayLike | None = None
+    high: npt.ArrayLike | None = None
+    caption: str = ""
+
+    def draw(self, ax: Axes | None = None, *, titled: bool = True) -> Axes:
+        """Draw them on matplotlib axes, by default in a new figure."""
+        title = self.title if titled else ""
+        return draw_bars(ax, self.labels, self.values, self.low, self.high, x=self.x, title=title)
 
 
 def take_axes(ax: Axes | None) -> Axes:

@@ -219,11 +219,13 @@ def _not_written(path: str | Path, error: OSError) -> InvalidInput:
 # --- Reading JSON ---
 
 
-def read_json(path: str | Path, error: type[InvalidInput] = InvalidInput) -> Any:
+def read_json(
+    path: str | Path, error: type[InvalidInput] = InvalidInput, *, sealed: bool = False
+) -> Any:
     """Return the data of a JSON file, of which nothing is trusted: ``error`` says what is wrong.
 
-    A checksum is verified if there is one, and left out. A file that is not there is a
-    MissingFile.
+    A checksum is verified if there is one, and left out; of a sealed file it must be there. A file
+    that is not there is a MissingFile.
 
     Examples
     --------
@@ -234,7 +236,7 @@ def read_json(path: str | Path, error: type[InvalidInput] = InvalidInput) -> Any
     ...     read_json(path)
     {'arms': 2}
     """
-    return parse_json(read_regular(path, error), path, error)
+    return parse_json(read_regular(path, error), path, error, sealed=sealed)
 
 
 def read_regular(path: str | Path, error: type[InvalidInput] = InvalidInput) -> bytes:
@@ -268,8 +270,13 @@ def _require_readable(path: str | Path, status: os.stat_result, error: type[Inva
     require_memory(status.st_size * OBJECTS, what, "is it really a file of this package?", error)
 
 
-def parse_json(raw: bytes, path: str | Path, error: type[InvalidInput] = InvalidInput) -> Any:
-    """Return the data in the bytes of a JSON file, which is named by errors."""
+def parse_json(
+    raw: bytes, path: str | Path, error: type[InvalidInput] = InvalidInput, *, sealed: bool = False
+) -> Any:
+    """Return the data in the bytes of a JSON file, which is named by errors.
+
+    A checksum is verified if there is one, and left out; of a sealed file it must be there.
+    """
     if not raw.strip():
         raise error(f"{path} is not a JSON file: it is empty")
     try:
@@ -292,12 +299,14 @@ def parse_json(raw: bytes, path: str | Path, error: type[InvalidInput] = Invalid
         raise error(f"cannot read {path}: its data are larger than the free memory") from None
     except ValueError as wrong:
         raise error(f"{path} is not a JSON file: {wrong!s:.150}") from None
+    if sealed and isinstance(data, dict) and "checksum" not in data:
+        raise error(f"{path} is damaged, or no file of this kind: it has no checksum")
     if isinstance(data, dict) and "checksum" in data:
         checksum = data.pop("checksum")
         if checksum != _checksum(data):
             raise error(
-                f"{path} is damaged: its checksum does not fit what it holds; if you changed it "
-                'on purpose, remove the entry "checksum"'
+                f"{path} is damaged: its checksum does not fit what it holds"
+                + ("" if sealed else '; if you changed it on purpose, remove the entry "checksum"')
             )
     return data
 

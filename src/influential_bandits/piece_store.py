@@ -40,10 +40,6 @@ class PieceStore:
         make_folder(path)
         files.sweep(path)
 
-    def has(self, name: str) -> bool:
-        """Tell whether a piece is finished."""
-        return self._read_about(name) is not None
-
     def read(self, name: str) -> tuple[Any, dict[str, Any]] | None:
         """Return a finished piece as an Arrow table, and its metadata."""
         about = self._read_about(name)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from influential_bandits.datasets.movielens import movielens, movielens_genres
+from influential_bandits.datasets.movielens import movielens
 from influential_bandits.errors import InvalidInput, InvalidLog, MissingExtra, MissingFile
 from influential_bandits.logs.membership import Membership
 
@@ -165,22 +165,23 @@ def test_the_order_of_the_movies_file_changes_nothing(tmp_path):
     movies = [f"{m},T,{g}" for m, g in zip(range(1, 200), ["A|B|C", "B|A", "C"] * 70, strict=False)]
     back = [line.replace("A|B|C", "C|B|A") for line in reversed(movies)]
     header = "movieId,title,genres\n"
-    files = [{"movies.csv": (header + "\n".join(m)).encode()} for m in (movies, back)]
+    rated = {"ratings.csv": f"{HEADER}1,1,4,1\n".encode()}
+    files = [rated | {"movies.csv": (header + "\n".join(m)).encode()} for m in (movies, back)]
     one, two = (
-        movielens_genres(in_folder(tmp_path / str(n), f), choose="random", seed=3)
+        movielens(in_folder(tmp_path / str(n), f), choose="random", seed=3).membership
         for n, f in enumerate(files)
     )
     assert (one.items, one.arm_names) == (two.items, two.arm_names)
     assert one.arm.tolist() == two.arm.tolist()
     assert one.single
-    other = movielens_genres(tmp_path / "0", choose="random", seed=4)
+    other = movielens(tmp_path / "0", choose="random", seed=4).membership
     assert other.arm.tolist() != one.arm.tolist()
 
 
 def test_empty_genres_count_as_none_listed(tmp_path):
     files = {"movies.csv": b"movieId,title,genres\n1,A,\n2,B,Drama|\n"}
-    membership = movielens_genres(in_folder(tmp_path, files))
-    assert membership.arm_names == ("(no genres listed)", "Drama")
+    files["ratings.csv"] = f"{HEADER}1,1,4,1\n".encode()
+    assert movielens(in_folder(tmp_path, files)).arm_names == ("(no genres listed)", "Drama")
 
 
 def test_users_in_any_order_and_huge_ids_change_nothing(tmp_path):
@@ -246,17 +247,15 @@ class TestMissingFiles:
     def test_an_empty_folder(self, tmp_path, refused):
         with refused(InvalidLog, "neither ratings.csv nor ratings.dat"):
             movielens(tmp_path)
-        with refused(InvalidLog, "neither movies.csv nor movies.dat"):
-            movielens_genres(tmp_path)
 
     def test_movies_alone(self, packed, refused):
         files = {"movies.csv": csv_release()["movies.csv"]}
-        with refused(InvalidLog, "movies.csv but no ratings", "ml-32m", "movielens_genres"):
+        with refused(InvalidLog, "movies.csv but no ratings", "whole release"):
             movielens(packed(files))
 
     def test_ratings_alone(self, packed, refused):
         files = {"ratings.csv": csv_release()["ratings.csv"]}
-        with refused(InvalidLog, "ratings.csv but beside it no movies.csv", "other way round"):
+        with refused(InvalidLog, "ratings.csv but beside it no movies.csv", "whole release"):
             movielens(packed(files))
 
     def test_a_single_file(self, tmp_path, refused):
@@ -320,16 +319,6 @@ class TestBadZips:
         (tmp_path / "r.zip").write_bytes(raw.replace(files[member], files[member][:-2] + b"7\n"))
         with refused(InvalidLog, member, "damaged or cut off"):
             movielens(tmp_path / "r.zip")
-
-    def test_packed_in_an_unknown_way(self, tmp_path, refused):
-        path = in_zip(tmp_path, csv_release())
-        raw = bytearray(path.read_bytes())
-        place = raw.find(b"PK\1\2")
-        struct.pack_into("<H", raw, place + 10, 9)  # deflate64, as Windows packs large files
-        struct.pack_into("<H", raw, 8, 9)
-        path.write_bytes(raw)
-        with refused(InvalidLog, "cannot be unpacked", "as a folder"):
-            movielens(path)
 
     def test_nothing_is_left_of_a_zip(self, tmp_path, monkeypatch, refused):
         (tmp_path / "temporary").mkdir()
@@ -468,11 +457,6 @@ class TestRealReleases:
         assert len(np.unique(log.time)) == 2_799
         assert (np.diff(log.time) >= 0).all()
 
-    def test_the_movies_of_32m(self, data):
-        genres = movielens_genres(data / "ml-32m-movies-only", choose="random", seed=1)
-        assert (len(genres.items), len(genres.arm_names)) == (87_585, 20)
-        assert genres.arm_names[0] == "(no genres listed)"
-
     def test_the_movies_of_32m_have_no_ratings(self, data, refused):
         with refused(InvalidLog, "but no ratings"):
             movielens(data / "ml-32m-movies-only")
@@ -489,6 +473,6 @@ class TestRealReleases:
 
 def test_weights_are_those_of_the_membership(tmp_path):
     genres = {str(movie): sorted(names.split("|")) for movie, _, names in MOVIES}
-    read = movielens_genres(in_folder(tmp_path, dat_release()))
+    read = movielens(in_folder(tmp_path, dat_release())).membership
     made = Membership(genres)
     assert [read.weights(item) for item in genres] == [made.weights(item) for item in genres]

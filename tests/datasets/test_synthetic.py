@@ -9,8 +9,6 @@ import math
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from influential_bandits.datasets.histories import (
     ARM,
@@ -28,7 +26,6 @@ from influential_bandits.datasets.synthetic import (
     draw_log,
     planted_interaction,
     synthetic_log,
-    synthetic_parts,
 )
 from influential_bandits.errors import InvalidInput, InvalidInstance
 from influential_bandits.numerics.streams import Stream, normal, stream_at, stream_keys, uniform
@@ -351,38 +348,6 @@ def test_a_longer_history_begins_with_the_shorter_one():
     assert_same_bits(short, long.without_last(events=40))
 
 
-@given(
-    lengths=st.lists(st.integers(1, 30), min_size=1, max_size=12),
-    size=st.integers(1, 100),
-)
-@settings(max_examples=25)
-def test_parts_are_the_whole(lengths, size):
-    whole = synthetic_log(len(lengths), lengths, 3, **RICH)
-    parts = list(synthetic_parts(len(lengths), lengths, 3, events_per_part=size, **RICH))
-    cuts = list(whole.parts(size))
-    assert len(parts) == len(cuts)
-    start = 0
-    for part, cut in zip(parts, cuts, strict=True):
-        assert_same_bits(part, cut)
-        truth = part.about["truth"]
-        assert truth.first_instance == start
-        stop = start + part.n_instances
-        expected = whole.about["truth"].initial_losses[start:stop]
-        np.testing.assert_array_equal(truth.initial_losses, expected)
-        start = stop
-
-
-def test_parts_are_drawn_when_asked_for_and_checked_at_once(refused):
-    endless = synthetic_parts(2**20, 2**10, 2, events_per_part=2000)
-    assert len(next(endless)) == 1024
-    with refused(InvalidInput, "events_per_part", "0"):
-        synthetic_parts(events_per_part=0)
-    with refused(InvalidInput, "taste"):
-        synthetic_parts(taste="sweet")
-    with refused(InvalidInput, "speed"):
-        synthetic_parts(speed=3)
-
-
 def test_a_planted_interaction_shares_no_randomness_with_the_log_of_its_seed():
     # Both would otherwise be made of the same normal numbers for the first instances.
     l1 = synthetic_log(3, 1, 8, spread=1.0, seed=5).about["truth"].initial_losses
@@ -422,12 +387,6 @@ def test_truth_that_would_be_too_large_is_not_kept():
     assert kept(20).interactions is None
     assert kept(4).interactions.shape == (4, 5, 5)
     assert kept(21).initial_losses is None
-
-
-def test_defaults_of_parts_are_those_of_the_whole():
-    assert_same_bits(synthetic_log(3, 4), next(synthetic_parts(3, 4)))
-    one, other = (log.about["truth"] for log in (synthetic_log(3, 4), next(synthetic_parts(3, 4))))
-    assert repr(one) == repr(other)
 
 
 def test_planted_interactions_are_definite_and_as_strong_as_asked():
@@ -521,7 +480,7 @@ def test_numbers_at_the_end_of_their_ranges_leave_finite_losses_and_lawful_arms(
         ({"seed": 2**64}, ("seed",)),
         ({"execution": 0}, ("threads", "0")),
         ({"execution": "all"}, ("execution", "all")),
-        ({"events": 2**31 - 1, "n_instances": 2**12}, ("synthetic_parts",)),
+        ({"events": 2**31 - 1, "n_instances": 2**12}, ("does not fit into memory",)),
     ],
     ids=str,
 )

@@ -37,7 +37,6 @@ NEEDED |= {"horizons": [10, 100], "values": [1.0, 2.0], "counts": [1, 2, 3], "ar
 NEEDED |= {"interaction": WORLD.interaction, "initial_loss": [0.5, 0.4, 0.6], "events": 5}
 OWN = {  # where the same name means something else
     "synthetic_log": {"n_instances": 3, "events": 5},
-    "synthetic_parts": {"n_instances": 3, "events": 5},
     "fading_lower_bound": {"instance": ib.Instance(WORLD.interaction, [0.5, 0.4, 0.6], memory=0.9)},
     "influence_test": {"permutations": 19},
     "EventLog.last": {"share": 0.5},
@@ -172,7 +171,6 @@ def options():
 COLUMNS = ("--arm", "item", "--instance", "user", "--time", "time", "--loss", "loss")
 WORDS = {
     "simulate": ("{files}/instance.json", "--policy", "LCB", "--horizon", "20", "--seeds", "2"),
-    "inspect": ("{files}/instance.json", "--horizon", "20"),
     "plan": ("{files}/model.json", "--horizon", "20"),
     "fit": ("{files}/log.csv", *COLUMNS, "--ridge=1", "--memory=1", "--out={home}/model.json"),
     "reproduce": ("figure-1a", "--tiny", "--out", "{home}/out"),

@@ -49,7 +49,7 @@ def test_hats_are_linear_in_between():
 
 
 def test_the_day_has_no_seam():
-    basis, value, size = controls._daily_hats(np.array([0.0, DAY - HOUR, DAY / 2]), 12)
+    basis, value, size = controls.make_daily_hats(np.array([0.0, DAY - HOUR, DAY / 2]), 12)
     assert size == 12
     assert (basis[1].tolist(), value[1].tolist()) == ([11, 0], [0.5, 0.5])
     assert (basis[2][0], value[2][0]) == (6, 1.0)
@@ -64,7 +64,7 @@ def test_qualities_are_learned_from_other_instances(log):
     codes = log.controls["item"].values
     owner = np.repeat(np.arange(log.n_instances), log.lengths)
     left = np.random.default_rng(0).normal(size=len(log)) + 0.5 * (codes % 7)
-    quality, times = controls._qualities(owner, codes, left)
+    quality, times = controls.learn_qualities(owner, codes, left)
     ratio = None
     for n in range(0, len(log), 97):
         others = (codes == codes[n]) & (owner != owner[n])

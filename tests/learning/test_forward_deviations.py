@@ -73,7 +73,7 @@ def test_logs_that_say_too_little_get_no_estimate():
     assert estimate(few, memory=0.7) is None
     never = ib.data.synthetic_log(50, 30, 3, memory=0.7, popularity=[0.5, 0.5, 0.0], seed=0)
     assert estimate(never, memory=0.7) is None
-    table = Membership.of_weights(["a", "b", "c"], np.full((2, 3), 1 / 3))
+    table = Membership({"x": ["a", "b", "c"], "y": ["a", "b", "c"]})
     users = np.repeat([str(u) for u in range(40)], 10)
     several = ib.EventLog(users, np.zeros(400, int), np.ones(400), membership=table)
     assert estimate(several, memory=0.7) is None

@@ -109,7 +109,7 @@ def test_the_weights_of_a_schedule_are_those_of_playing_it(memory, length):
     instance = ib.Instance(factor @ factor.T, loss, memory=memory)
     schedule = random.integers(0, 3, length)
     rounds = 40 * length
-    weights, past = plan_search._add_pairs(schedule, np.array([memory]), rounds, 3)
+    weights, past = plan_search.add_pairs(schedule, np.array([memory]), rounds, 3)
     matrix = instance.interaction.to_dense() / memory  # the round after a pull meets all of A
     expected = loss @ shares(schedule, 3) + (matrix * weights).sum()
     np.testing.assert_allclose(past, weights.sum(), rtol=1e-9)
@@ -293,27 +293,6 @@ def test_a_plan_speaks_the_unit_of_the_log():
     assert again.outcome == found.outcome, "the model knows it without the log"
 
 
-# One instance
-
-
-def test_a_plan_for_one_instance_is_made_in_its_own_world(own):
-    mixes = set()
-    for label in own.instances_[:10]:
-        found = plan(own, horizon=40, instance=label)
-        world = own.instance(label)
-        schedule = find_schedule(world, 40, repeats=False)
-        np.testing.assert_array_equal(found.schedule, schedule)
-        np.testing.assert_allclose(found.gain, found.logged_loss - found.loss, rtol=1e-6, atol=1e-9)
-        assert not found.cross_fitted
-        mixes.add(tuple(found.mix))
-    assert len(mixes) > 1, "instances differ"
-
-
-def test_an_instance_may_be_named_by_its_number(own):
-    one, other = plan(own, horizon=10, instance=3), plan(own, horizon=10, instance="3")
-    assert one.to_json() == other.to_json()
-
-
 # Two halves judge each other
 
 
@@ -396,7 +375,6 @@ def test_the_halves_swap_roles(fading):
 
 def test_halves_are_for_the_population_alone(own, fading):
     log = tiring_log()
-    assert not plan(fading, log, 10, instance="0").cross_fitted
     assert fit_halves(own, log) == [], "instances alone have nothing to share"
     assert fit_halves(fading, log.take(np.arange(3))) == []
 
@@ -451,20 +429,10 @@ def test_a_model_without_influence_is_refused(model, refused):
         plan(model.fit(tiring_log()), horizon=10)
 
 
-def test_a_free_interaction_is_refused(refused):
-    with refused(NotApplicable, "free", "symmetric"):
-        plan(InfluenceModel("free", pooling="full").fit(tiring_log()), horizon=10)
-
-
 @pytest.mark.parametrize("horizon", [0, -3, 1.5, "ten", None, True, 2**60])
 def test_a_horizon_that_is_no_number_of_rounds_is_refused(horizon, fading, refused):
     with refused(InvalidInput, "horizon", str(horizon)):
         plan(fading, horizon=horizon)
-
-
-def test_an_unknown_instance_is_refused(fading, refused):
-    with refused(InvalidInput, "'nobody'", "120 instances"):
-        plan(fading, horizon=10, instance="nobody")
 
 
 @pytest.mark.parametrize(
@@ -746,7 +714,8 @@ def test_a_promise_is_the_end_at_its_level(fading):
 def test_few_degrees_of_freedom_widen_a_promise():
     verdict = module.Verdict(1.0, 0.04, 0.0)
     many, few = (
-        module._interval([module._Opinion(verdict, verdict, n, 0.001)])[0] for n in (np.inf, 10.0)
+        module.span_opinions([module.Opinion(verdict, verdict, n, 0.001)])[0]
+        for n in (np.inf, 10.0)
     )
     assert many == pytest.approx(1.0 - 0.2 * scipy.stats.norm.isf(0.001), rel=1e-9)
     assert few == pytest.approx(1.0 - 0.2 * scipy.stats.t.isf(0.001, 10), rel=1e-9)
@@ -754,16 +723,16 @@ def test_few_degrees_of_freedom_widen_a_promise():
 
 def test_a_plan_that_its_own_data_call_worse_than_those_of_halves_counts_as_worse():
     halves, own = module.Verdict(1.0, 0.04, 0.0), module.Verdict(0.4, 0.04, 0.0)
-    low, high = module._interval([module._Opinion(halves, own, np.inf, 0.025)])
+    low, high = module.span_opinions([module.Opinion(halves, own, np.inf, 0.025)])
     assert low == pytest.approx(0.4 - 0.2 * scipy.stats.norm.isf(0.025), rel=1e-9)
     assert high == pytest.approx(1.0 + 0.2 * scipy.stats.norm.isf(0.025), rel=1e-9)
 
 
 def test_an_interval_holds_what_every_judge_thinks_possible():
     sure, unsure = module.Verdict(1.0, 0.01, 0.0), module.Verdict(0.8, 0.09, 0.0)
-    asked = [module._Opinion(verdict, verdict, np.inf, 0.025) for verdict in (sure, unsure)]
+    asked = [module.Opinion(verdict, verdict, np.inf, 0.025) for verdict in (sure, unsure)]
     wide = scipy.stats.norm.isf(0.025)
-    low, high = module._interval(asked)
+    low, high = module.span_opinions(asked)
     assert low == pytest.approx(0.8 - 0.3 * wide, rel=1e-9)
     assert high == pytest.approx(0.8 + 0.3 * wide, rel=1e-9)
 
@@ -809,12 +778,6 @@ def test_influence_that_is_no_straight_line_supports_nothing():
     found = plan(InfluenceModel("symmetric", fading=0.8, pooling="full").fit(curved), curved, 40)
     assert warned(found, "no straight line")
     assert not found.supported
-
-
-def test_a_plan_for_one_instance_is_not_supported(own):
-    found = plan(own, tiring_log(interaction_spread=0.05), 40, instance="0")
-    assert not found.supported
-    assert warned(found, "for one instance")
 
 
 # Sessions

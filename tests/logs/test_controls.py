@@ -109,11 +109,10 @@ def test_frames_bring_controls_back(library, columns):
         assert np.array_equal(again.controls[name].values, control.values)
 
 
-@pytest.mark.parametrize("key", [None, ("user", "loss")])
-def test_streams_have_controls(tmp_path, columns, key):
+def test_streams_have_controls(tmp_path, columns):
     csv = write_csv(tmp_path / "log.csv", columns)
     whole = read_log(csv, **WITH)
-    options = WITH | {"key": key, "sizes": ChunkSizes(text=1000, partition=40)}
+    options = WITH | {"sizes": ChunkSizes(text=1000, partition=40)}
     for more in ({}, {"arm_names": ["arts", "news", "sport"]}):
         with stream_log(csv, **options, **more) as stream:
             parts = list(stream)

@@ -37,7 +37,7 @@ from influential_bandits.logs.options import ChunkSizes
 from influential_bandits.logs.partitions import open_partitions
 
 sizes = ChunkSizes(rows=50_000, held=50_000, partition=50_000, group=1)
-with open_partitions(sys.argv[1], loss="loss", execution=1, key="loss", sizes=sizes) as log:
+with open_partitions(sys.argv[1], loss="loss", execution=1, sizes=sizes) as log:
     events = sum(len(part) for part in log)
 status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
 print(json.dumps([events, len(log.partitions), int(status["VmHWM"].split()[0])]))
@@ -214,29 +214,6 @@ def test_large_files_are_sorted_into_partitions(tmp_path, home):
         assert_same(log, read_log(folder, loss="loss"))
 
 
-@pytest.mark.parametrize("users", ["anywhere", "one after the other", "apart"])
-def test_large_files_are_read_by_several_workers(users, tmp_path):
-    sizes = replace(SIZES, largest_partition=200, split=1)
-    frame = rows(401)
-    frame["instance"] = {
-        "anywhere": frame["instance"],
-        "one after the other": np.arange(401) // 30,
-        "apart": np.arange(401) // 20,
-    }[users]
-    (tmp_path / "log").mkdir()
-    for name, part in (("a", frame[:1]), ("b", frame), ("c", frame[-1:])):
-        part.to_parquet(tmp_path / "log" / f"{name}.parquet", index=False, row_group_size=20)
-    with open_partitions(tmp_path / "log", loss="loss", sizes=sizes) as log:
-        assert_same(log, read_log(tmp_path / "log", loss="loss"))
-    with open_partitions(tmp_path / "log" / "b.parquet", loss="loss", sizes=sizes) as log:
-        assert len(log.partitions) == 5
-        assert_same(log, read_log(tmp_path / "log" / "b.parquet", loss="loss"))
-    frame.loc[[133, 250], "loss"] = None
-    frame.to_parquet(tmp_path / "log" / "b.parquet", index=False, row_group_size=20)
-    with pytest.raises(InvalidLog, match=r"rows 133 of b.parquet, 250 of b.parquet: loss"):
-        open_partitions(tmp_path / "log", loss="loss", sizes=sizes)
-
-
 @pytest.mark.parametrize("label", ["{}", "ä{}", "日本 {}"])
 def test_folders_of_instances_are_columns(label, tmp_path):
     frame = rows()
@@ -292,13 +269,6 @@ def test_the_first_file_decides_what_times_are(tmp_path):
             read(folder, loss="loss")
 
 
-def test_ratings_and_rewards_become_losses(tmp_path):
-    folder = write(tmp_path / "log", *interleaved(rows()))
-    for outcome in ({"rating": "loss", "best": 5}, {"reward": "loss"}):
-        with open_partitions(folder, **outcome) as log:
-            assert_same(log, read_log(folder, **outcome))
-
-
 def test_bad_rows_are_named_by_file(tmp_path):
     frames = interleaved(rows())
     frames[1] = frames[1].assign(loss=[None, 1.0] * 40)
@@ -315,34 +285,6 @@ def test_bad_rows_are_named_by_file(tmp_path):
     with open_partitions(folder, loss="loss", bad_rows="drop") as log:
         assert log.about["dropped"] == {"missing value": 41, "not finite": 1}
         assert_same(log, read_log(folder, loss="loss", bad_rows="drop"))
-
-
-def test_unknown_arms_are_bad_rows(tmp_path):
-    folder = write(tmp_path / "log", *by_instance(rows()))
-    options = {"loss": "loss", "arm_names": ["x", "z"], "bad_rows": "drop"}
-    with open_partitions(folder, **options) as log:
-        assert log.about["dropped"]["unknown arm"] > 50
-        assert_same(log, read_log(folder, **options))
-
-
-@pytest.mark.parametrize("cut", [interleaved, by_instance])
-@pytest.mark.parametrize("key", ["id", ["instance", "id"]])
-def test_repeated_keys_are_found_across_files(cut, key, tmp_path):
-    frame = rows().assign(id=np.random.default_rng(5).integers(0, 300, 400))
-    frame.loc[5, "id"] = 7000
-    folder = write(tmp_path / "log", *cut(frame))
-    options = {"loss": "loss", "key": key}
-    with pytest.raises(InvalidLog, match=r"duplicate key \(rows \d+ of day=0\d/events.parquet"):
-        open_partitions(folder, **options)
-    with open_partitions(folder, **options, bad_rows="drop") as log:
-        assert_same(log, read_log(folder, **options, bad_rows="drop"))
-
-
-def test_keys_that_are_unique_leave_files_as_they_are(tmp_path, home):
-    folder = write(tmp_path / "log", *by_instance(rows()))
-    log = open_partitions(folder, loss="loss", key="loss")
-    assert not list(home.iterdir())
-    assert_same(log, read_log(folder, loss="loss", key="loss"))
 
 
 def test_empty_files_and_a_single_file(tmp_path):
@@ -467,9 +409,8 @@ def cluster():
 
 @pytest.mark.long
 def test_a_cluster_makes_the_same_partitions(tmp_path, cluster):
-    frame = rows().assign(id=np.random.default_rng(5).integers(0, 300, 400))
-    folder = write(tmp_path / "log", *interleaved(frame))
-    options = {"loss": "loss", "categories": "|", "key": "id", "bad_rows": "drop"}
+    folder = write(tmp_path / "log", *interleaved(rows()))
+    options = {"loss": "loss", "categories": "|"}
     expected = read_log(folder, **options)
     logs = []
     for execution in (ONE, LocalExecution(threads=3), cluster):

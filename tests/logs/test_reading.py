@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from influential_bandits.errors import InvalidInput, InvalidLog, MissingFile
-from influential_bandits.logs.label_codes import LabelCodes, hash_rows
+from influential_bandits.logs.label_codes import LabelCodes
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.options import ChunkSizes
 from influential_bandits.logs.reading import read_log
@@ -366,20 +366,10 @@ def test_repeated_events_are_counted_and_kept():
         max_size=40,
     )
 )
-def test_repeats_and_duplicates_are_what_is_there_twice(table):
+def test_repeats_are_what_is_there_twice(table):
     columns = dict(zip(COLUMNS, map(list, zip(*table, strict=True)), strict=True))
     twice = len(table) - len(set(table))
     assert read_log(columns, loss="loss").about["repeated"] == twice
-    unique = read_log(columns, loss="loss", key=list(COLUMNS), bad_rows="drop")
-    assert unique.about["dropped"] == ({"duplicate key": twice} if twice else {})
-    assert len(unique) == len(set(table))
-
-
-def test_the_first_row_of_a_key_is_good():
-    log = read_log(COLUMNS | {"id": [1, 2, 1]}, loss="loss", key="id", bad_rows="drop")
-    assert rows(log) == [("ann", "y", 2.0, 0.5), ("bob", "x", 1.0, 1.0)]
-    fewer = read_log(COLUMNS | {"id": [1, 1, 1]}, loss="loss", key="id", bad_rows="drop")
-    assert fewer.instances == ("ann",)
 
 
 # --- bad rows --------------------------------------------------------------------------------
@@ -394,7 +384,6 @@ BAD = {
     "wrong number of fields": ("ann,x,2", "text 'ann,x,2'"),
     "blank line": ("", ""),
     "invalid UTF-8": (b"a\xffn,x,2,1", "instance 'a\ufffdn'"),
-    "duplicate key": ("ann,y,2,0.5", ""),
 }
 
 
@@ -406,7 +395,7 @@ def test_every_kind_of_bad_row_is_named_with_its_lines(reason, write, refused):
     if reason == "unreadable time":
         good = GOOD.replace(",2,", ",1970-01-02,").replace(",1,", ",1970-01-01,").encode()
     path = write(good + line + b"\n" + good.splitlines()[1].replace(b"ann", b"zoe") + b"\n")
-    options = {"loss": "loss", "arm_names": ["x", "y"], "key": ["instance", "time", "arm"]}
+    options = {"loss": "loss", "arm_names": ["x", "y"]}
     with refused(InvalidLog, "log.csv has 1 bad row: ", f"1 × {reason} (line 5", example, AGAIN):
         read_log(path, **options)
     log = read_log(path, **options, bad_rows="drop")
@@ -513,7 +502,6 @@ def test_unknown_items_and_arms_of_items(refused):
         ({"loss": "loss", "arm_names": ["x", "x"]}, ["different"]),
         ({"loss": "loss", "items": ["x"]}, ["items must map", "['x']"]),
         ({"loss": "loss", "items": {"x": 3}}, ["item 'x'", "list of arms", "3"]),
-        ({"loss": "loss", "key": 3}, ["key must be a list of names", "3"]),
         ({"loss": "loss", "sizes": 3}, ["sizes must be ChunkSizes", "3"]),
     ],
 )
@@ -527,9 +515,13 @@ def test_sizes_that_are_refused(refused):
         ChunkSizes(rows=0)
 
 
-def test_a_table_without_losses_needs_a_column_of_outcomes(refused):
+def test_a_role_without_a_column_is_asked_for(refused):
     with refused(InvalidLog, "says how good", "loss=", "rating=", "reward=", "there are instance"):
         read_log({"instance": ["a"], "arm": ["x"], "seconds": [1]})
+    with refused(InvalidLog, "is the instance?", "instance= (--instance)", "there are who, arm"):
+        read_log({"who": ["a"], "arm": ["x"], "loss": [1]})
+    with refused(InvalidLog, "is the arm?", "arm= (--arm)", "there are user, what"):
+        read_log({"user": ["a"], "what": ["x"], "loss": [1]})
     with refused(InvalidLog, "'stars' holds ratings", "best=5 (--best 5)"):
         read_log({"instance": ["a"], "arm": ["x"], "stars": [1]})
 
@@ -643,8 +635,3 @@ def test_slices_of_a_column_are_numbered_like_the_whole():
     codes = codes_of.encode(texts)
     assert [codes_of.labels[code] for code in codes] == texts.to_pylist()
     assert codes_of.encode(texts[100:200]).tolist() == codes[100:200].tolist()
-
-
-def test_columns_of_a_key_do_not_run_into_one_another():
-    one = hash_rows([pa.array(["a", "ab"]), pa.array(["bc", "c"])])
-    assert (one[0] != one[1]).all()

@@ -142,37 +142,6 @@ def test_bad_rows_are_counted_over_the_whole_file(tmp_path, refused):
     assert all(part.about["dropped"] == whole.about["dropped"] for part in stream)
 
 
-@pytest.mark.parametrize("key", [["instance", "time"], ["instance", "arm", "time"]])
-def test_duplicate_keys(key):
-    columns = table(3000)
-    options = {"loss": "loss", "key": key}
-    whole = read_log(columns, **options, bad_rows="drop")
-    assert whole.about["dropped"]["duplicate key"] > 100
-    stream = small_stream(columns, **options, bad_rows="drop")
-    assert histories(*stream) == histories(whole)
-    assert stream.about["dropped"] == whole.about["dropped"]
-    assert (stream.n_events, stream.n_instances) == (len(whole), whole.n_instances)
-    with pytest.raises(InvalidLog) as all_at_once:
-        read_log(columns, **options)
-    with pytest.raises(InvalidLog) as in_parts:
-        small_stream(columns, **options)
-    assert str(in_parts.value) == str(all_at_once.value)
-
-
-def test_keys_across_instances():
-    columns = table(3000) | {"id": np.arange(3000) % 2900}
-    whole = read_log(columns, loss="loss", key="id", bad_rows="drop")
-    stream = small_stream(columns, loss="loss", key="id", bad_rows="drop")
-    assert histories(*stream) == histories(whole)
-    assert stream.about["dropped"] == {"duplicate key": 100}
-
-
-def test_an_instance_whose_keys_all_repeat_is_none():
-    columns = {"instance": ["ann", "bob"], "arm": ["x", "x"], "loss": [1, 2], "id": [7, 7]}
-    with small_stream(columns, loss="loss", time=None, key="id", bad_rows="drop") as stream:
-        assert (stream.n_instances, [part.instances for part in stream]) == (1, [("ann",)])
-
-
 def test_an_instance_larger_than_a_part_stays_whole():
     columns = table(2000) | {"instance": ["a"] * 10 + ["b"] * 1980 + ["c"] * 10}
     with small_stream(columns, 5, loss="loss") as stream:

@@ -12,13 +12,11 @@ from typer.testing import CliRunner
 
 from influential_bandits.cli import app
 from influential_bandits.errors import InvalidInput, InvalidLog
-from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.options import ChunkSizes
 from influential_bandits.logs.partitions import open_partitions
 from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.streaming import stream_log
-from influential_bandits.world.fading import Fading
 
 SECONDS = [1_714_588_200.0, 1_714_588_260.5, 1_714_674_600.25]  # from 2024-05-01 18:30
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -82,15 +80,6 @@ def test_units_are_known_by_the_range_of_numbers(route, unit, tmp_path):
             with open_partitions(tmp_path, sizes=sizes) as parts:
                 assert [part.time.tolist() for part in parts] == [SECONDS]
                 assert parts.about["times"] == log.about["times"]
-
-
-@pytest.mark.parametrize("unit", UNITS)
-def test_tables_given_to_models_have_units_too(unit):
-    log = read_log(BASE | {"ts": counts(unit)})
-    frame = pd.DataFrame(BASE | {"ts": counts(unit)})
-    settings = {"fading": Fading(half_life=24.0), "ridge": 1.0, "pooling": "full"}
-    by_frame = InfluenceModel(**settings).fit(frame).interaction_
-    np.testing.assert_array_equal(by_frame, InfluenceModel(**settings).fit(log).interaction_)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
-"""Comparisons: pairs, families, standings, resuming, the command and its leaderboard."""
+"""Comparisons: pairs, families, standings, resuming, and the command."""
 
 import dataclasses
 import html
-import io
 import json
 import os
 import re
@@ -20,7 +19,6 @@ from report_files import ELSEWHERE, check_pictures, png_size
 import influential_bandits as ib
 from influential_bandits.cli import main
 from influential_bandits.errors import InvalidInput
-from influential_bandits.numerics.interval_text import round_to_interval
 from influential_bandits.numerics.resampling import draw_resamples
 from influential_bandits.policies.registry import policy_from_text
 from influential_bandits.simulation import trajectory
@@ -38,8 +36,7 @@ from influential_bandits.studies.compare.instance_runs import (
     choose_checkpoints,
     list_default_policies,
 )
-from influential_bandits.studies.compare.leaderboard import write_leaderboard
-from influential_bandits.studies.compare.results import Estimate
+from influential_bandits.studies.compare.results import Estimates
 from influential_bandits.studies.compare.standings import compute_standings, count_wins
 
 COMMAND = (sys.executable, "-m", "influential_bandits.cli")
@@ -472,13 +469,13 @@ def test_what_was_played_is_not_played_again(tmp_path, monkeypatch):
 
 
 def test_another_code_of_the_same_name_is_played(monkeypatch):
-    before = playing._name_piece(ib.Uniform(), [30])
+    before = playing.name_piece(ib.Uniform(), [30])
 
     def select(c, s, t, eligible, rng):
         return 0
 
     monkeypatch.setattr(ib.Uniform, "select", staticmethod(select))
-    assert playing._name_piece(ib.Uniform(), [30]) != before
+    assert playing.name_piece(ib.Uniform(), [30]) != before
 
 
 # --- measuring ---
@@ -495,7 +492,7 @@ def test_standings_are_those_of_a_slow_plain_computation():
         name: rng.gamma(2.0, scale, (15, 4)) * np.array([1.0, 5.0, 40.0, 300.0])
         for name, scale in (("a", 1.0), ("b", 1.1), ("c", 3.0), ("oracle", 0.1))
     }
-    found = compute_standings(regrets, horizons, ["oracle"], "oracle", resamples=200)
+    found = compute_standings(regrets, horizons, ["oracle"], resamples=200)
     drawn = draw_resamples(15, 200)
     for h in range(4):
         means = {name: float(np.mean(value[:, h])) for name, value in regrets.items()}
@@ -505,15 +502,11 @@ def test_standings_are_those_of_a_slow_plain_computation():
         for p, (name, value) in enumerate(regrets.items()):
             again = [value[rows, h].mean() for rows in drawn]
             others = [regrets[best][rows, h].mean() for rows in drawn]
-            oracle = [regrets["oracle"][rows, h].mean() for rows in drawn]
             assert found.mean.value[p, h] == pytest.approx(means[name])
             assert found.mean.at(p, h)[1:] == pytest.approx(plain_interval(again))
             ratios = np.divide(again, others)
             assert found.ratio.value[p, h] == pytest.approx(means[name] / means[best])
             assert found.ratio.at(p, h)[1:] == pytest.approx(plain_interval(ratios))
-            assert found.reference_ratio.at(p, h)[1:] == pytest.approx(
-                plain_interval(np.divide(again, oracle))
-            )
             differences = plain_interval(np.subtract(again, others))
             assert found.difference.at(p, h)[1:] == pytest.approx(differences)
             assert found.close[p, h] == (differences[0] <= 1e-9)
@@ -529,8 +522,6 @@ def test_standings_are_those_of_a_slow_plain_computation():
         assert found.slope.value[p, 3] == pytest.approx(np.polyfit(x, y, 1)[0])
         slopes = [np.polyfit(x, np.log(value[rows].mean(axis=0)[1:]), 1)[0] for rows in drawn]
         assert found.slope.at(p, 3)[1:] == pytest.approx(plain_interval(slopes))
-        own = [np.polyfit(x, np.log(row[1:]), 1)[0] for row in value]
-        assert found.own_slope[p, 3] == pytest.approx(np.median(own))
 
 
 def test_equal_policies_share_their_rank_and_are_all_close():
@@ -548,7 +539,6 @@ def test_ratios_and_slopes_of_what_is_not_positive_are_not_defined():
     found = compute_standings(values, [1000, 2000])
     assert np.isnan(found.ratio.value).all()
     assert np.isnan(found.slope.value).all()
-    assert np.isnan(found.own_slope[0]).all()
     assert found.lowest.tolist() == [0, 1]
 
 
@@ -623,13 +613,11 @@ def test_the_printed_tables_are_those_of_the_summary(played):
 def test_one_policy_alone_has_no_ranks_to_show(tmp_path):
     found = play(tmp_path, ["LCB"], ["random-3"], [30], n_instances=1)
     assert found.sections[0].analysis.figures == []
-    write_leaderboard(tmp_path, tmp_path / "page.md")
 
 
 def test_references_alone_can_be_played(tmp_path):
     found = play(tmp_path, ["FrankWolfeOracle"], ["prop-2.2"], [30, 100], n_instances=1)
     assert [row["mean_regret"] for row in found.rows] == [0.125, 0.125]
-    write_leaderboard(tmp_path, tmp_path / "page.md")
 
 
 def test_a_repeated_policy_plays_once(tmp_path):
@@ -654,7 +642,6 @@ def test_nothing_is_written_unless_a_folder_is_named(played, tmp_path, monkeypat
     kept = {path for path in other if "pieces" in path.parts or path.name == "settings.json"}
     assert one == other - kept
     assert Path("results/summary.json").read_bytes() == (out / "summary.json").read_bytes()
-    write_leaderboard(Path("results"), Path("board.md"))
 
 
 def test_frames_have_the_summary_or_every_run(played):
@@ -682,9 +669,9 @@ def test_a_notebook_shows_the_report(played):
 
 def test_a_comparison_is_plotted_family_by_family(played, refused):
     _, found = played
-    figure = found.plot_families()
-    assert [ax.get_title() for ax in figure.axes] == ["random-3: 4 runs", "fading-0.9: 4 runs"]
-    assert len(found.plot(family="random-3").lines) == len(POLICIES)
+    ax = found.plot(family="random-3")
+    assert ax.get_title() == "random-3: 4 runs"
+    assert len(ax.lines) == len(POLICIES)
     plt.close("all")
     with refused(ib.errors.InvalidInput, "'easy'", "random-3, fading-0.9"):
         found.plot(family="easy")
@@ -764,66 +751,25 @@ def test_what_is_left_of_a_comparison_comes_with_the_error(monkeypatch):
     real = playing.simulate
 
     def fail_on_one(worlds, *given, **named):
-        if any(world.initial_loss[1] > 0.25 for world in worlds):
+        if any(world.initial_loss[1] > 1.05 for world in worlds):
             raise ib.errors.NotCertified("no proof")
         return real(worlds, *given, **named)
 
     monkeypatch.setattr(playing, "simulate", fail_on_one)
-    family = ib.Family("mine", "Two arms", lambda n: ib.Instance(np.eye(2), [0.0, 0.1 * n]), 4)
+    family = ib.Family("mine", "Two arms", lambda n: ib.Instance(np.eye(2), [0.0, 0.1 * n]), 15)
     with pytest.raises(ib.errors.Unfinished) as error:
         ib.compare(ib.LCB(), family, 30)
     assert "kept in" not in str(error.value)
     (result,) = error.value.results.results
-    assert result.n_instances == 3
-    assert any("instance-00003" in note for note in result.failures)
-
-
-# --- the leaderboard ---
-
-
-def test_the_leaderboard_is_made_of_the_results(played, tmp_path):
-    out, found = played
-    (tmp_path / "docs").mkdir()
-    pictures = write_leaderboard(out, tmp_path / "docs" / "board.md")
-    page = (tmp_path / "docs" / "board.md").read_text(encoding="utf-8")
-    assert pictures == tmp_path / "docs" / "images" / "board"
-    linked = re.findall(r"!\[[^\]]*\]\(([^)]*)\)", page)
-    assert len(linked) == 4
-    assert all((tmp_path / "docs" / link).exists() for link in linked)
-    assert f"influential-bandits leaderboard {out}" in page
-    for heading in ("## Overall", "## random-3", "## fading-0.9"):
-        assert heading in page
-    for row in found.rows:
-        if row["family"] == "random-3":
-            mean, low, high = round_to_interval(row["mean_regret"], row["low"], row["high"])
-            assert mean in page
-            assert (f"({low} … {high})" in page) is (row["horizon"] == HORIZONS[-1])
-    rows = [line for line in page.splitlines() if line.startswith("| ")]
-    assert sum(line.count("**") // 2 for line in rows) == 2 * len(HORIZONS), "a lowest each"
-
-
-def test_a_folder_without_results_has_no_leaderboard(tmp_path, refused):
-    with refused(ib.errors.MissingFile, "summary.json", "compare"):
-        write_leaderboard(tmp_path, tmp_path / "page.md")
-    for name in ("summary.json", "arena.json"):
-        (tmp_path / name).write_text("[]", encoding="utf-8")
-    with refused(ib.errors.InvalidInput, str(tmp_path), "compare"):
-        write_leaderboard(tmp_path, tmp_path / "page.md")
-    (tmp_path / "summary.json").write_text('[{"study": "figure-1a"}]', encoding="utf-8")
-    (tmp_path / "arena.json").write_text("{}", encoding="utf-8")
-    with refused(ib.errors.InvalidInput, "another version"):
-        write_leaderboard(tmp_path, tmp_path / "page.md")
-    (tmp_path / "summary.json").write_text("{", encoding="utf-8")
-    with refused(ib.errors.InvalidInput, "not a JSON"):
-        write_leaderboard(tmp_path, tmp_path / "page.md")
-    assert not (tmp_path / "page.md").exists()
+    assert result.n_instances == 10
+    assert any("00010-00015" in note for note in result.failures)
 
 
 # --- the command ---
 
 
 @pytest.mark.long
-def test_the_command_compares_and_writes_a_leaderboard(tmp_path):
+def test_the_command_compares(tmp_path):
     def run(*arguments):
         return forked.run(
             [*COMMAND, *map(str, arguments)],
@@ -853,9 +799,6 @@ def test_the_command_compares_and_writes_a_leaderboard(tmp_path):
     assert {row["horizon"] for row in json.loads((out / "summary.json").read_text())} == {30, 100}
     again = run("compare", *policies, *options, "--out", out)
     assert again.stdout == done.stdout
-    board = run("leaderboard", out, "--out", tmp_path / "board.md")
-    assert (board.returncode, board.stderr) == (0, "")
-    assert "LCB" in (tmp_path / "board.md").read_text(encoding="utf-8")
     listed = run("families")
     assert [line.split()[0] for line in listed.stdout.splitlines()] == list(describe_families())
 
@@ -964,15 +907,7 @@ def test_a_comparison_becomes_latex(with_own, refused):
         with_own.to_latex(family="easy")
 
 
-def test_a_comparison_becomes_csv(with_own, tmp_path):
-    text = with_own.to_csv()
-    with_own.to_csv(tmp_path / "standings.csv")
-    assert (tmp_path / "standings.csv").read_text() == text
-    frame = pd.read_csv(io.StringIO(text))
-    assert frame["mean_regret"].tolist() == [row["mean_regret"] for row in with_own.rows]
-
-
-def test_figures_and_tables_for_a_paper(with_own, tmp_path, refused):
+def test_figures_and_tables_for_a_paper(with_own, tmp_path):
     with_own.export(tmp_path / "paper")
     names = {path.name for path in (tmp_path / "paper").iterdir()}
     figures = [f"{name}-regret" for name in ("random-3", "hard")]
@@ -981,18 +916,14 @@ def test_figures_and_tables_for_a_paper(with_own, tmp_path, refused):
         f"{figure}.{suffix}" for figure in figures for suffix in ("pdf", "svg")
     }
     assert (tmp_path / "paper" / "hard-regret.pdf").read_bytes().startswith(b"%PDF")
-    before = (tmp_path / "paper" / "hard-regret.pdf").read_bytes()
-    with_own.export(tmp_path / "paper", formats=["pdf"])
-    assert (tmp_path / "paper" / "hard-regret.pdf").read_bytes() == before
-    for formats in ("pdf", ["eps"], []):
-        with refused(InvalidInput, "formats must be several of png, svg, pdf"):
-            with_own.export(tmp_path / "paper", formats=formats)
+    frame = pd.read_csv(tmp_path / "paper" / "standings.csv")
+    assert frame["mean_regret"].tolist() == [row["mean_regret"] for row in with_own.rows]
 
 
 def test_slopes_below_zero_are_explained(with_own, monkeypatch):
     result = with_own.results[0]
     standings = dataclasses.replace(
-        result.standings, slope=Estimate.exact(np.full_like(result.standings.rank, -0.25))
+        result.standings, slope=Estimates.exact(np.full_like(result.standings.rank, -0.25))
     )
     falling = dataclasses.replace(result, standings=standings)
     (_, details) = falling.section.analysis.tables

@@ -8,23 +8,21 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from influential_bandits.cli.options import (
-    Engine,
-    EngineName,
     HalfLifeDays,
     Jobs,
     Log,
     MergeArms,
     Out,
-    Scheduler,
     Seed,
     reads_log,
 )
 from influential_bandits.cli.running import (
     REPORT,
-    choose_execution,
+    Where,
     explain_stop,
     print_report_place,
     require_installed,
+    works_anywhere,
 )
 from influential_bandits.errors import InvalidInput
 
@@ -36,7 +34,8 @@ Reading: TypeAlias = dict[str, Any]  # what read_log is told
     epilog="Example: influential-bandits diagnose ratings.csv --instance userId --arm genre "
     "--rating rating --best 5 --out results/diagnosis"
 )
-@reads_log()
+@reads_log
+@works_anywhere()
 def diagnose(
     log: Log,
     reading: Reading,
@@ -60,12 +59,11 @@ def diagnose(
     permutations: Annotated[int, typer.Option(help="Of the test of influence.")] = 999,
     seed: Seed = 0,
     out: Out = Path("results/diagnosis"),
-    jobs: Jobs = None,
-    engine: EngineName = Engine.local,
-    scheduler: Scheduler = None,
+    *,
+    where: Where,
 ) -> None:
     """Say whether the past changes what comes next in a log: verdict, report and model."""
-    require_installed(engine, *REPORT)
+    where.require_installed(*REPORT)
     with explain_stop("nothing was written"):
         from influential_bandits import diagnose as make_diagnosis
         from influential_bandits.piece_store import require_writable
@@ -73,7 +71,7 @@ def diagnose(
         events = _read(
             log, reading, merge_arms_below, adjust, all_pairs=all_pairs is True, tests=True
         )
-        with choose_execution(engine, scheduler, jobs) as where:
+        with where.open() as execution:
             require_writable(out)
             diagnosis = make_diagnosis(
                 events,
@@ -82,7 +80,7 @@ def diagnose(
                 controls=None if adjust else (),
                 permutations=permutations,
                 seed=seed,
-                execution=where,
+                execution=execution,
             )
             diagnosis.save(out)
         typer.echo(diagnosis.verdict)
@@ -94,7 +92,8 @@ def diagnose(
     "--out model.json; influential-bandits fit s3://logs/clicks --by-partition --engine dask "
     "--scheduler tcp://host:8786 --reward click --out fits/model.json"
 )
-@reads_log()
+@reads_log
+@works_anywhere()
 def fit(
     log: Annotated[
         str,
@@ -115,7 +114,7 @@ def fit(
             show_default="adjust, unless --by-partition",
         ),
     ] = None,
-    interaction: Annotated[str, typer.Option(help="psd, symmetric, diagonal or free.")] = "psd",
+    interaction: Annotated[str, typer.Option(help="psd, symmetric or diagonal.")] = "psd",
     memory: Annotated[
         float | None, typer.Option(help="Influence left after each event; chosen by validation.")
     ] = None,
@@ -142,9 +141,8 @@ def fit(
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="File for the model.")] = Path("model.json"),
-    jobs: Jobs = None,
-    engine: EngineName = Engine.local,
-    scheduler: Scheduler = None,
+    *,
+    where: Where,
 ) -> None:
     """Fit an influence model to a log, and write it as JSON."""
     if by_partition and (adjust or "item" in reading or "controls" in reading):
@@ -153,7 +151,7 @@ def fit(
         )
     if not by_partition and "://" in log:
         raise InvalidInput(f"{log} is an address: add --by-partition, or name a file")
-    require_installed(engine, "pyarrow", "sklearn", *(["fsspec"] if "://" in log else []))
+    where.require_installed("pyarrow", "sklearn", *(["fsspec"] if "://" in log else []))
     with explain_stop("nothing was written"):
         from influential_bandits.learning.models import InfluenceModel
         from influential_bandits.studies.logs.diagnosis import fit_log
@@ -169,14 +167,16 @@ def fit(
         model = InfluenceModel(interaction, **settings)
         model.check_settings()
         all_pairs = interaction != "diagonal"
-        with choose_execution(engine, scheduler, jobs) as where:
+        with where.open() as execution:
             adjusting = not by_partition and adjust is not False
             if by_partition:
-                events = _read(log, reading, merge_arms_below, False, all_pairs, where, temporary)
+                events = _read(
+                    log, reading, merge_arms_below, False, all_pairs, execution, temporary
+                )
             else:
                 events = _read(Path(log), reading, merge_arms_below, adjusting, all_pairs)
             controls = None if adjusting else ()
-            model = fit_log(events, out, model, left_out, where, controls=controls)
+            model = fit_log(events, out, model, left_out, execution, controls=controls)
         if not by_partition:
             typer.echo(f"Adjusted for: {model.about_['log'].get('adjusted_for', 'nothing')}.")
         typer.echo(str(model))
@@ -201,9 +201,6 @@ def plan(
             "end alone; again for another arm."
         ),
     ] = None,
-    instance: Annotated[
-        str | None, typer.Option(help="For one instance of the log; by default for all.")
-    ] = None,
     days_between_rounds: Annotated[
         float | None, typer.Option(help="For memory by the clock; by default as in the log.")
     ] = None,
@@ -217,18 +214,24 @@ def plan(
     jobs: Jobs = None,
 ) -> None:
     """Recommend a mix of arms, or a spaced schedule, and say what it should gain."""
-    require_installed(Engine.local, "pyarrow", "sklearn")
+    require_installed("pyarrow", "sklearn")
     from influential_bandits.files import write_json
     from influential_bandits.learning.models import InfluenceModel
     from influential_bandits.learning.planning import plan as make_plan
 
-    options: dict[str, Any] = {"instance": instance, "days_between_rounds": days_between_rounds}
-    options |= {"rounds_per_session": rounds_per_session, "shares": _parse_shares(share)}
-    options |= {"days_between_sessions": days_between_sessions}
     fitted = InfluenceModel.load(model)
     with explain_stop("nothing was written"):
         events = None if log is None else _read_again(log, model, fitted.about_.get("command"))
-        advice = make_plan(fitted, events, horizon, execution=jobs, **options)
+        advice = make_plan(
+            fitted,
+            events,
+            horizon,
+            shares=_parse_shares(share),
+            days_between_rounds=days_between_rounds,
+            rounds_per_session=rounds_per_session,
+            days_between_sessions=days_between_sessions,
+            execution=jobs,
+        )
     if out is not None:
         write_json(out, advice.to_json(), indent=2)
     typer.echo(str(advice))

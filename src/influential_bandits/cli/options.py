@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import Field, fields
 from enum import Enum
 from functools import wraps
@@ -86,42 +86,50 @@ class DelayLaw(Enum):
     geometric = "geometric"
 
 
-def reads_log(*without: str) -> Callable[[Command], Command]:
+def unfold(
+    command: Command, name: str, parameters: Sequence[inspect.Parameter], make: Callable[..., Any]
+) -> Command:
+    """Return a command with several options in the place of one parameter that is made of them."""
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        several = {one.name: values.pop(one.name) for one in parameters}
+        command(**{name: make(several)}, **values)
+
+    unfolded: list[inspect.Parameter] = []
+    for one in inspect.signature(command, eval_str=True).parameters.values():
+        keyword = one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        unfolded += parameters if one.name == name else [keyword]
+    run.__signature__ = inspect.Signature(unfolded)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in unfolded}
+    del run.__wrapped__
+    return run  # type: ignore[return-value]
+
+
+def reads_log(command: Command) -> Command:
     """Give a command the options by which logs are read: it gets them as one mapping, ``reading``.
 
-    They are those of :class:`ReadingOptions`, in the place of the parameter ``reading``, except for
-    some that the command does without.
+    They are those of :class:`ReadingOptions`, in the place of the parameter ``reading``.
     """
-    taken = [
-        option
+    taken = {
+        option.metadata.get("name", option.name): option
         for option in fields(ReadingOptions)
-        if option.metadata.get("help") and option.name not in without
-    ]
-    names = {option.name: option.metadata.get("name", option.name) for option in taken}
+        if option.metadata.get("help")
+    }
+    parameters = [_as_parameter(name, option) for name, option in taken.items()]
 
-    def give(command: Command) -> Command:
-        @wraps(command)
-        def run(**values: Any) -> None:
-            given = {option: values.pop(names[option.name]) for option in taken}
-            command(reading=_parse_reading(given), **values)
+    def parse(values: Mapping[str, Any]) -> dict[str, Any]:
+        given = {name: x for name, x in values.items() if x is not None and x is not False}
+        return {
+            taken[name].name: taken[name].metadata.get("parse", lambda value: value)(x)
+            for name, x in given.items()
+        }
 
-        parameters: list[inspect.Parameter] = []
-        for one in inspect.signature(command, eval_str=True).parameters.values():
-            if one.name == "reading":
-                parameters += [_as_parameter(option) for option in taken]
-            else:
-                parameters.append(one.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in parameters}
-        del run.__wrapped__
-        return run  # type: ignore[return-value]
-
-    return give
+    return unfold(command, "reading", parameters, parse)
 
 
-def _as_parameter(option: Field[Any]) -> inspect.Parameter:
+def _as_parameter(name: str, option: Field[Any]) -> inspect.Parameter:
     """Return an option of reading as a parameter that typer makes an option of."""
-    name = option.metadata.get("name", option.name)
     kind = option.metadata.get("type", str)
     flag = f"--{name.replace('_', '-')}"
     info = typer.Option(flag, help=option.metadata["help"])
@@ -129,15 +137,6 @@ def _as_parameter(option: Field[Any]) -> inspect.Parameter:
     default = False if kind is bool else None
     keyword = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, keyword, default=default, annotation=annotation)
-
-
-def _parse_reading(given: Mapping[Field[Any], Any]) -> dict[str, Any]:
-    """Return the options that were given, as Python takes them."""
-    return {
-        option.name: option.metadata.get("parse", lambda value: value)(value)
-        for option, value in given.items()
-        if value is not None and value is not False
-    }
 
 
 def split_list(texts: Iterable[str] | None) -> list[str]:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 
-from influential_bandits.cli.options import Engine
+from influential_bandits.cli.options import (
+    Command,
+    Engine,
+    EngineName,
+    Jobs,
+    Processes,
+    Scheduler,
+    unfold,
+)
 from influential_bandits.errors import ClusterLost, InvalidInput, Unfinished
 
 REPORT = ("jinja2", "matplotlib", "pyarrow", "sklearn")
@@ -19,48 +28,74 @@ GRAPHICS = ("numba_cuda",)
 CONTINUES = "finished pieces are kept in {}: run the same command again to continue"
 
 
-def require_installed(engine: Engine, *modules: str) -> None:
-    """Say what is missing before any work is done, not after it."""
-    from influential_bandits.checks import require_packages
-
-    more = {Engine.dask: CLUSTER, Engine.gpu: GRAPHICS}.get(engine, ())
-    require_packages(*modules, *more)
-
-
 def check_count(option: str, value: int) -> None:
     """Raise an error that names the option unless its value is at least 1."""
     if value < 1:
         raise InvalidInput(f"{option} must be at least 1, got {value}")
 
 
-def choose_execution(
-    engine: Engine, scheduler: str | None, jobs: int | None, processes: int = 1
-) -> Any:
-    """Return where a command's work is to be done."""
-    if jobs is not None:
-        check_count("jobs", jobs)
-    if engine is not Engine.dask and scheduler is not None:
-        raise InvalidInput("--scheduler is for --engine dask")
-    if engine is Engine.gpu:
-        if jobs is not None or processes != 1:
-            raise InvalidInput("--jobs and --processes are for --engine local")
-        from influential_bandits.gpu.execution import GpuExecution
+class Where(NamedTuple):
+    """Where a command's work is done, as its options say."""
 
-        return GpuExecution()
-    if engine is Engine.local:
-        from influential_bandits.execution.local import LocalExecution
+    jobs: int | None
+    engine: Engine
+    scheduler: str | None
+    processes: int = 1
 
-        return LocalExecution(jobs, processes)
-    if processes != 1:
-        raise InvalidInput("--processes is for --engine local; a cluster has workers")
-    if scheduler is not None and jobs is not None:
-        raise InvalidInput("--jobs is for this computer: a running cluster has its own workers")
-    from influential_bandits.execution.dask import DaskExecution
+    def require_installed(self, *modules: str) -> None:
+        """Say what is missing before any work is done, not after it."""
+        more = {Engine.dask: CLUSTER, Engine.gpu: GRAPHICS}.get(self.engine, ())
+        require_installed(*modules, *more)
 
-    found = DaskExecution(scheduler, jobs)
-    for name in ("distributed", "distributed.client"):  # our own words say what went wrong
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    return found
+    def open(self) -> Any:
+        """Return the execution."""
+        if self.jobs is not None:
+            check_count("jobs", self.jobs)
+        if self.engine is not Engine.dask and self.scheduler is not None:
+            raise InvalidInput("--scheduler is for --engine dask")
+        if self.engine is Engine.gpu:
+            if self.jobs is not None or self.processes != 1:
+                raise InvalidInput("--jobs and --processes are for --engine local")
+            from influential_bandits.gpu.execution import GpuExecution
+
+            return GpuExecution()
+        if self.engine is Engine.local:
+            from influential_bandits.execution.local import LocalExecution
+
+            return LocalExecution(self.jobs, self.processes)
+        return self._open_cluster()
+
+    def _open_cluster(self) -> Any:
+        if self.processes != 1:
+            raise InvalidInput("--processes is for --engine local; a cluster has workers")
+        if self.scheduler is not None and self.jobs is not None:
+            raise InvalidInput("--jobs is for this computer: a running cluster has its own workers")
+        from influential_bandits.execution.dask import DaskExecution
+
+        cluster = DaskExecution(self.scheduler, self.jobs)
+        for name in ("distributed", "distributed.client"):  # our own words say what went wrong
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        return cluster
+
+
+def works_anywhere(*, processes: bool = False) -> Callable[[Command], Command]:
+    """Give a command the options of where its work is done: it gets them as one, ``where``."""
+    options: dict[str, tuple[Any, Any]] = {"jobs": (Jobs, None)}
+    options |= {"processes": (Processes, 1)} if processes else {}
+    options |= {"engine": (EngineName, Engine.local), "scheduler": (Scheduler, None)}
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        inspect.Parameter(name, keyword, default=default, annotation=annotation)
+        for name, (annotation, default) in options.items()
+    ]
+    return lambda command: unfold(command, "where", parameters, lambda given: Where(**given))
+
+
+def require_installed(*modules: str) -> None:
+    """Say what is missing before any work is done, not after it."""
+    from influential_bandits.checks import require_packages
+
+    require_packages(*modules)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Commands for instance files: simulate, inspect, and warm-up."""
+"""Commands that play: simulate, and warm-up."""
 
 from __future__ import annotations
 
@@ -7,21 +7,13 @@ from typing import Annotated
 
 import typer
 
-from influential_bandits.cli.options import (
-    DelayLaw,
-    Engine,
-    EngineName,
-    Jobs,
-    NoiseKind,
-    Processes,
-    Scheduler,
-)
+from influential_bandits.cli.options import DelayLaw, NoiseKind
 from influential_bandits.cli.running import (
     CONTINUES,
-    choose_execution,
+    Where,
     explain_stop,
     print_rest_first,
-    require_installed,
+    works_anywhere,
 )
 
 app = typer.Typer()
@@ -31,6 +23,7 @@ app = typer.Typer()
     epilog="Example: influential-bandits simulate instance.json --policy LCB "
     "--policy 'InfluentialLCB(influence_bound=2.0)'"
 )
+@works_anywhere(processes=True)
 def simulate(
     instances: Annotated[
         list[Path],
@@ -67,10 +60,8 @@ def simulate(
         Path | None,
         typer.Option(help="Folder for runs and plot; of several instances: results/simulate."),
     ] = None,
-    jobs: Jobs = None,
-    processes: Processes = 1,
-    engine: EngineName = Engine.local,
-    scheduler: Scheduler = None,
+    *,
+    where: Where,
 ) -> None:
     """Play policies on instances of your own: regret table and plot.
 
@@ -80,7 +71,7 @@ def simulate(
     names = policy or ["LCB", "InfluentialLCB"]
     folder = out or Path("results/simulate")
     several = len(instances) > 1 or any(path.is_dir() for path in instances)
-    require_installed(engine, *(["matplotlib", "pyarrow"] if several or out is not None else []))
+    where.require_installed(*(["matplotlib", "pyarrow"] if several or out is not None else []))
     with explain_stop(CONTINUES.format(folder) if several else "nothing was saved"):
         from influential_bandits.simulation.scenario import Scenario
         from influential_bandits.studies.instance_files import (
@@ -103,24 +94,13 @@ def simulate(
         settings = PlaySettings(horizon, make_noise(noise.value, sigma), seeds, scenario)
         files = list_instance_files(instances)
         with (
-            choose_execution(engine, scheduler, jobs, processes) as execution,
+            where.open() as execution,
             print_rest_first(typer.echo),
         ):
             if len(files) == 1:
                 typer.echo(play_file(files[0], names, settings, out, execution))
             else:
                 typer.echo(play_files(files, names, settings, folder, execution))
-
-
-@app.command(epilog="Example: influential-bandits inspect instance.json --horizon 1000")
-def inspect(
-    instance: Annotated[Path, typer.Argument(help="Instance file (JSON, from Instance.save).")],
-    horizon: Annotated[int, typer.Option(help="Horizon of the optimum to show.")] = 10_000,
-) -> None:
-    """Show how hard an instance is, its optimum, and its spectrum."""
-    from influential_bandits.studies.instance_files import describe_file
-
-    typer.echo(describe_file(instance, horizon))
 
 
 @app.command(name="warm-up", epilog="Example: influential-bandits warm-up --policy mine.py:Greedy")

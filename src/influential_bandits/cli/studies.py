@@ -10,14 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from influential_bandits.cli.options import (
-    Engine,
-    EngineName,
     Export,
-    Jobs,
     MovieLensData,
     Out,
-    Processes,
-    Scheduler,
     Seed,
     parse_horizons,
     split_list,
@@ -25,13 +20,13 @@ from influential_bandits.cli.options import (
 from influential_bandits.cli.running import (
     CONTINUES,
     REPORT,
+    Where,
     check_count,
-    choose_execution,
     explain_stop,
     print_report_place,
     print_rest_first,
     print_results,
-    require_installed,
+    works_anywhere,
 )
 from influential_bandits.errors import InvalidInput
 
@@ -42,6 +37,7 @@ app = typer.Typer()
     epilog="Examples: influential-bandits reproduce --quick; "
     "influential-bandits reproduce figure-1a figure-4 --out results/figures"
 )
+@works_anywhere(processes=True)
 def reproduce(
     studies: Annotated[
         list[str] | None,
@@ -54,10 +50,8 @@ def reproduce(
     seeds: Annotated[int | None, typer.Option(help="Number of random instances.")] = None,
     max_horizon: Annotated[int | None, typer.Option(help="Largest horizon.")] = None,
     out: Out = Path("results/reproduce"),
-    jobs: Jobs = None,
-    processes: Processes = 1,
-    engine: EngineName = Engine.local,
-    scheduler: Scheduler = None,
+    *,
+    where: Where,
 ) -> None:
     """Reproduce the paper's synthetic results: data, figures, and one HTML report.
 
@@ -65,7 +59,7 @@ def reproduce(
     """
     if quick and tiny:
         raise InvalidInput("choose one of --quick and --tiny")
-    require_installed(engine, *REPORT)
+    where.require_installed(*REPORT)
     size = "tiny" if tiny else "quick" if quick else "full"
     with explain_stop(CONTINUES.format(out)):
         from influential_bandits.studies.report.text import format_findings
@@ -74,7 +68,7 @@ def reproduce(
 
         chosen = choose_studies(studies or ())
         with (
-            choose_execution(engine, scheduler, jobs, processes) as execution,
+            where.open() as execution,
             print_rest_first(lambda rest: print_results(format_findings(rest), out)),
         ):
             results = run(chosen, out, size, seeds, max_horizon, execution)
@@ -97,6 +91,7 @@ def list_studies() -> None:
     "--policies 'LCB,InfluentialLCB(influence_bound=2.0)' --families random-3,block "
     "--horizons 1000,1e5"
 )
+@works_anywhere(processes=True)
 def compare(
     policies: Annotated[
         list[str] | None,
@@ -134,10 +129,8 @@ def compare(
     data: MovieLensData = None,
     out: Out = Path("results/compare"),
     export: Export = None,
-    jobs: Jobs = None,
-    processes: Processes = 1,
-    engine: EngineName = Engine.local,
-    scheduler: Scheduler = None,
+    *,
+    where: Where,
 ) -> None:
     """Compare policies on families of instances: paired regrets, ranks, wins and one HTML report.
 
@@ -145,10 +138,10 @@ def compare(
     that policy only.
     """
     counts = {"instances": instances, "seeds": seeds}
-    with _comparing(counts, out, engine, scheduler, jobs, processes) as execution:
+    with _comparing(counts, out, where) as execution:
         from influential_bandits.studies.compare.compare import compare as run
 
-        found = run(
+        comparison = run(
             split_list(policies) or None,
             split_list(families) or None,
             parse_horizons(horizons) or None,
@@ -159,8 +152,8 @@ def compare(
             out=out,
             execution=execution,
         )
-    print_results(str(found), out)
-    _export(found, export)
+    print_results(str(comparison), out)
+    _export(comparison, export)
 
 
 def _export(comparison: Any, folder: Path | None) -> None:
@@ -174,19 +167,16 @@ def _export(comparison: Any, folder: Path | None) -> None:
 def _comparing(
     counts: dict[str, int | None],
     out: Path,
-    engine: Engine,
-    scheduler: str | None,
-    jobs: int | None,
-    processes: int,
+    where: Where,
 ) -> Iterator[Any]:
     """Give where to compare, once counts were checked; a stop is explained, the rest printed."""
-    require_installed(engine, *REPORT)
+    where.require_installed(*REPORT)
     for option, value in counts.items():
         if value is not None:
             check_count(option, value)
     with (
         explain_stop(CONTINUES.format(out)),
-        choose_execution(engine, scheduler, jobs, processes) as execution,
+        where.open() as execution,
         print_rest_first(lambda rest: print_results(str(rest), out)),
     ):
         yield execution
@@ -206,6 +196,7 @@ def list_families() -> None:
     epilog="Examples: influential-bandits compare-fleets --quick; influential-bandits "
     "compare-fleets --populations small-5x100,unlike-5x100 --users 1000",
 )
+@works_anywhere(processes=True)
 def compare_fleets(
     policies: Annotated[
         list[str] | None,
@@ -239,17 +230,15 @@ def compare_fleets(
     data: MovieLensData = None,
     out: Out = Path("results/fleets"),
     export: Export = None,
-    jobs: Jobs = None,
-    processes: Processes = 1,
-    engine: EngineName = Engine.local,
-    scheduler: Scheduler = None,
+    *,
+    where: Where,
 ) -> None:
     """Compare a fleet with policies that serve users one by one: paired regrets, and a report.
 
     Run it again after an interruption, and it continues where it was.
     """
     counts = {"users": users, "number": number}
-    with _comparing(counts, out, engine, scheduler, jobs, processes) as execution:
+    with _comparing(counts, out, where) as execution:
         from influential_bandits.studies.compare.compare import compare_fleets as run
 
         found = run(
@@ -277,25 +266,9 @@ def list_populations() -> None:
 
 
 @app.command(
-    epilog="Example: influential-bandits leaderboard results/compare --out docs/leaderboard.md"
-)
-def leaderboard(
-    results: Annotated[Path, typer.Argument(help="Folder that compare has filled.")],
-    out: Annotated[Path, typer.Option(help="File for the page, in Markdown.")] = Path(
-        "leaderboard.md"
-    ),
-) -> None:
-    """Write the results of compare as a page, with its pictures in a folder beside it."""
-    require_installed(Engine.local, *REPORT)
-    from influential_bandits.studies.compare.leaderboard import write_leaderboard
-
-    pictures = write_leaderboard(results, out)
-    typer.echo(f"Page: {out}  (pictures: {pictures})")
-
-
-@app.command(
     epilog="Example: influential-bandits movielens --data ml-latest-small --out results/movielens"
 )
+@works_anywhere()
 def movielens(
     data: Annotated[Path | None, typer.Option(help="Folder or zip of a MovieLens release.")] = None,
     download: Annotated[
@@ -312,23 +285,22 @@ def movielens(
     ] = 2_000_000,
     seed: Seed = 0,
     out: Out = Path("results/movielens"),
-    jobs: Jobs = None,
-    engine: EngineName = Engine.local,
-    scheduler: Scheduler = None,
+    *,
+    where: Where,
 ) -> None:
     """Reproduce the paper's MovieLens study, and test what it claims."""
     if (data is None) == (download is None):
         raise InvalidInput("name either --data PATH (folder or zip) or --download RELEASE")
-    require_installed(engine, *REPORT)
+    where.require_installed(*REPORT)
     with explain_stop("nothing was written"):
         from influential_bandits.datasets.download import fetch_movielens
         from influential_bandits.studies.logs.movielens import study_movielens
         from influential_bandits.studies.report.text import format_findings
 
         path = data if data is not None else fetch_movielens(str(download))
-        with choose_execution(engine, scheduler, jobs) as where:
+        with where.open() as execution:
             sections = study_movielens(
-                path, out, min_ratings, seed, permutations, most_events, execution=where
+                path, out, min_ratings, seed, permutations, most_events, execution=execution
             )
         typer.echo(format_findings(sections))
     print_report_place(out)

@@ -13,8 +13,6 @@ from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.progress import Progress
 
-__all__ = ["fetch_movielens"]
-
 OFFICIAL_BASE = "https://files.grouplens.org/datasets/movielens/"
 TERMS = (
     "MovieLens data: cite Harper and Konstan, The MovieLens Datasets: History and Context, ACM "

@@ -20,13 +20,10 @@ from influential_bandits.datasets.download import TERMS
 from influential_bandits.errors import InvalidInput, InvalidLog, MissingFile
 from influential_bandits.logs.label_codes import Codes
 from influential_bandits.logs.log import EventLog
-from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.temporary import TemporaryFolder
 from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.compiling import kernel
-
-__all__ = ["movielens", "movielens_genres"]
 
 SHOWN = 3  # files named in a message
 NO_GENRE = "(no genres listed)"
@@ -116,41 +113,6 @@ def movielens(
     return log
 
 
-def movielens_genres(
-    path: str | os.PathLike[str], *, choose: str = "fractional", seed: int = 0
-) -> Membership:
-    r"""Read the films of a MovieLens release and their genres; the ratings need not be there.
-
-    Parameters
-    ----------
-    path : path
-        A folder or a zip with ``movies.csv`` or ``movies.dat``.
-    choose : "fractional" or "random"
-        What becomes of a film of several genres, see :class:`Membership`.
-    seed : int
-        Of the random choice.
-
-    Returns
-    -------
-    Membership
-        Items are the ids of films as text, sorted by number; arms are genres, sorted by name.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = (Path(folder) / "movies.dat").write_text("7::Heat: Uncut (1995)::Crime|Action\n")
-    ...     movielens_genres(folder).weights("7")
-    {'Action': 0.5, 'Crime': 0.5}
-    """
-    with _unpacked(path) as folder:
-        movies = _find(Path(path), folder, "movies")
-        if movies is None:
-            raise InvalidLog(f"{str(path)!r} has neither movies.csv nor movies.dat")
-        return Membership(_read_movies(movies), None, choose, seed)
-
-
 # --- Files ---
 
 
@@ -214,18 +176,14 @@ def _extract(archive: zipfile.ZipFile, name: str, folder: Path) -> None:
 def _find_release(path: Path, folder: Path) -> _Release:
     ratings, movies = _find(path, folder, "ratings"), _find(path, folder, "movies")
     if ratings is None and movies is not None:
-        raise InvalidLog(
-            f"{str(path)!r} has {movies.name} but no ratings (copies of ml-32m with the movies "
-            "alone are about); get the whole release, or read the genres with movielens_genres"
-        )
+        raise InvalidLog(f"{str(path)!r} has {movies.name} but no ratings; get the whole release")
     if ratings is None:
         raise InvalidLog(f"{str(path)!r} has neither ratings.csv nor ratings.dat")
     movies = _find(path, ratings.parent, "movies", ratings.suffix.lower())
     if movies is None:
         raise InvalidLog(
             f"{str(path)!r} has {ratings.name} but beside it no movies{ratings.suffix.lower()}, "
-            "which says the genres (copies of ml-32m with movies.csv alone are the other way "
-            "round); get it whole"
+            "which says the genres; get the whole release"
         )
     return _Release(_name_release(path, ratings.parent), ratings, movies)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -209,38 +208,6 @@ def synthetic_log(
     return draw_log(truth, 0, check_offsets(n_instances, events, truth.seed), execution)
 
 
-def synthetic_parts(
-    n_instances: int = 100,
-    events: int | str | npt.ArrayLike = 200,
-    n_arms: int = 5,
-    *,
-    events_per_part: int = 1 << 22,
-    execution: Execution | int | None = None,
-    **settings: Any,
-) -> Iterator[EventLog]:
-    """Return the log of :func:`synthetic_log` in parts, each drawn when it is asked for.
-
-    Parameters
-    ----------
-    events_per_part : int
-        Parts have whole instances and at most so many events, unless one instance has more.
-    **settings
-        And all other arguments: those of :func:`synthetic_log`.
-
-    Examples
-    --------
-    >>> [len(part) for part in synthetic_parts(10, 30, events_per_part=100, taste=1.0)]
-    [90, 90, 90, 30]
-    """
-    size = whole_number("events_per_part", events_per_part, 1)
-    truth = check_truth(n_arms, **settings)
-    offsets = check_offsets(n_instances, events, truth.seed)
-    return (
-        draw_log(truth, start, offsets[start : stop + 1] - offsets[start], execution)
-        for start, stop in cut_histories(offsets, size)
-    )
-
-
 def planted_interaction(n_arms: int, strength: float, seed: int = 0) -> Floats:
     """Return a random positive semi-definite matrix whose largest entry is ``strength``.
 
@@ -289,9 +256,7 @@ def draw_log(
     try:
         arm, loss, time = np.empty(total, np.int32), np.empty(total), np.empty(total)
     except (MemoryError, ValueError):
-        raise InvalidInput(
-            f"a log of {total:,} events does not fit into memory; see synthetic_parts"
-        ) from None
+        raise InvalidInput(f"a log of {total:,} events does not fit into memory") from None
     losses = np.empty((count if count * arms <= largest_truth else 0, arms))
     matrices = np.empty((count if count * arms**2 <= largest_truth else 0, arms, arms))
     ranges = list(cut_histories(offsets, events_per_task))

@@ -16,11 +16,9 @@ import numpy.typing as npt
 
 from influential_bandits.checks import abbreviate, optional_module
 from influential_bandits.errors import InvalidInput, NotApplicable
-from influential_bandits.logs.log import EventLog, make_sorted_log
+from influential_bandits.logs.log import EventLog, change_log
 from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Floats, Ints
-
-__all__ = ["CONTROLS", "ControlColumns", "adjust_losses", "build_controls", "list_controls"]
 
 DAY, HOUR = 86400.0, 3600.0
 SESSION_BREAK = 1800.0  # seconds without an event after which a new session begins
@@ -118,7 +116,7 @@ def build_controls(log: EventLog, names: Sequence[str], *, absorb: bool = False)
         elif name == "trend":
             parts.append(make_hats(np.asarray(log.time), 8 if few else 4))
         elif name == "hour":
-            parts.append(_daily_hats(np.asarray(log.time), 12 if few else 6))
+            parts.append(make_daily_hats(np.asarray(log.time), 12 if few else 6))
         elif name == "weekday":
             parts.append(_groups((np.asarray(log.time) // DAY).astype(np.int64) % 7))
         else:
@@ -132,7 +130,7 @@ def build_controls(log: EventLog, names: Sequence[str], *, absorb: bool = False)
     if learned:
         left = log.loss - _explain(log, columns, log.loss, with_arms=True)
         owner = np.repeat(np.arange(log.n_instances), log.lengths)
-        shared = [column for codes in learned for column in _qualities(owner, codes, left)]
+        shared = [column for codes in learned for column in learn_qualities(owner, codes, left)]
         columns = columns._replace(shared=np.ascontiguousarray(np.stack(shared, axis=1)))
     return columns
 
@@ -172,16 +170,7 @@ def adjust_losses(log: EventLog, controls: Iterable[str] | None = None) -> Event
     columns = columns._replace(shared=_centre_by_arm(log, columns.shared))
     explained = _explain(log, columns, log.loss, with_arms=False)
     loss = log.loss - (explained - explained.mean())
-    return make_sorted_log(
-        log.instances,
-        log.offsets,
-        log.item,
-        loss,
-        log.time,
-        log.membership,
-        {**log.about, "adjusted_for": ", ".join(names)},
-        log.controls,
-    )
+    return change_log(log, loss=loss, about={**log.about, "adjusted_for": ", ".join(names)})
 
 
 def _tells_trend(log: EventLog) -> bool:
@@ -261,7 +250,7 @@ def _centre_by_arm(log: EventLog, columns: Floats) -> Floats:
     return np.asarray(columns - weights @ means)
 
 
-def _qualities(owner: Ints, codes: Any, left: Floats) -> list[Floats]:
+def learn_qualities(owner: Ints, codes: Any, left: Floats) -> list[Floats]:
     """Return what others lost with each item, shrunken, and how often others met it (its log)."""
     number = int(codes.max()) + 1
     cell = np.unique(owner * number + codes, return_inverse=True)[1]
@@ -311,7 +300,7 @@ def spread_hats(numbers: Floats, knots: int) -> Floats:
     return out[:, 1:]
 
 
-def _daily_hats(seconds: Floats, knots: int) -> tuple[Ints, Floats, int]:
+def make_daily_hats(seconds: Floats, knots: int) -> tuple[Ints, Floats, int]:
     """Return hat functions around the clock."""
     place = seconds % DAY / DAY * knots
     left = np.minimum(place.astype(np.int64), knots - 1)

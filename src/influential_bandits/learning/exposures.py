@@ -185,7 +185,7 @@ def write_row(x: Regressors, n: int, past: Past, dense: Floats, index: Ints, val
             if past.met[i] > 0.0:
                 share, row = weight / past.met[i], past.sums[i]
                 for j in range(arms):
-                    spot = place(SYMMETRIC, arms, i, j)
+                    spot = place(SYMMETRIC, i, j)
                     dense[spot] += weight * past.contrast[j] - share * row[j]
         size = list_entries(design, events, n, dense, index, value, size)
     elif design.kind == DIAGONAL:

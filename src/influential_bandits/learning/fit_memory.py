@@ -6,8 +6,7 @@ K arms have m = K(K+1)/2 interactions, and the equations of a fit are an m × m 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from influential_bandits.errors import NotApplicable
 from influential_bandits.execution.base import Execution
@@ -30,17 +29,10 @@ MERGE = (
 TOO_LARGE = f"fit interaction='diagonal' (--interaction diagonal), or {MERGE}"
 
 
-class FitMemory(NamedTuple):
-    """Bytes that a fit takes while it runs, and those that the fitted model holds afterwards."""
-
-    work: float
-    kept: float
-
-
 def measure_fit(
     model: LossModel, arms: int, instances: int, execution: Execution | int | None
-) -> FitMemory:
-    """Return how much memory a fit takes on this computer; that of a cluster is not known.
+) -> float:
+    """Return how many bytes a fit takes on this computer; those of a cluster are not known.
 
     ``instances`` are those whose coefficients are kept.
     """
@@ -57,21 +49,16 @@ def measure_fit(
     else:
         matrices = solving * several + min(instances, SAMPLED)
     columns = 8.0 * 3 * size * instances  # coefficients, the same without the cone, errors
-    return FitMemory(matrices * matrix + 2.0 * columns, matrix + columns)
+    return matrices * matrix + 2.0 * columns
 
 
 def require_memory_for(
-    models: Sequence[LossModel], arms: int, instances: int, execution: Execution | int | None
+    model: LossModel, arms: int, instances: int, execution: Execution | int | None
 ) -> None:
-    """Raise unless there is room for models that are fitted one after the other, and all kept."""
-    for model in models:
-        model.check_settings()
-    needs = [measure_fit(model, arms, instances, execution) for model in models]
-    order = sorted(range(len(models)), key=lambda number: needs[number])
-    if order:
-        *others, largest = order
-        need = needs[largest].work + sum(needs[number].kept for number in others)
-        require_memory(need, *describe_fit(models[largest], arms, instances), NotApplicable)
+    """Raise unless there is room for a fit."""
+    model.check_settings()
+    need = measure_fit(model, arms, instances, execution)
+    require_memory(need, *describe_fit(model, arms, instances), NotApplicable)
 
 
 def describe_fit(model: LossModel, arms: int, instances: int) -> tuple[str, str]:

@@ -104,7 +104,7 @@ def fit_population(
     design = design_of(model, scan.sums.means)
     definite, ridge = model.interaction == "psd", float(model.ridge)
     gaps = _days_between_events(scan.sample)
-    model.design_, model.arm_names_, model.n_features_in_ = design, arm_names, len(arm_names)
+    model.design_, model.arm_names_ = design, arm_names
     model.days_between_events_ = float(np.median(gaps)) if len(gaps) else None
     model.prior_ = None
     work: Any
@@ -115,8 +115,8 @@ def fit_population(
             scan, sample, design, definite, ridge, effects, execution, errors
         )
         model.effects_ = effects
-        how: dict[str, Any] = {"design": design, "effects": effects, "shared": shared}
-        work = partial(fit_pooled_instances, **how, errors=errors)
+        options: dict[str, Any] = {"design": design, "effects": effects, "shared": shared}
+        work = partial(fit_pooled_instances, **options, errors=errors)
         return PopulationFit(work, shared, design.n_arms)
     model.effects_ = effects
     if model.pooling == "partial":

@@ -232,11 +232,11 @@ def _add_equations(
         if number > 0.0:
             weight = number / (number + 1.0)
             for j in range(i if kind == DIAGONAL else 0, i + 1 if kind == DIAGONAL else arms):
-                row, known = place(kind, arms, i, j), weight * unusual[n, j]
+                row, known = place(kind, i, j), weight * unusual[n, j]
                 right[row] += known * (loss - later_loss[i] / number)
                 for k in range(i if kind == DIAGONAL else 0, i + 1 if kind == DIAGONAL else arms):
                     deviation = met[n, k] - later_met[i, k] / number
-                    equations[row, place(kind, arms, i, k)] += known * deviation
+                    equations[row, place(kind, i, k)] += known * deviation
         later[i] += 1.0
         later_loss[i] += loss
         later_met[i] += met[n]

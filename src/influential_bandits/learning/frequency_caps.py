@@ -38,8 +38,6 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import RESAMPLING, stream_at, stream_keys, uniform
 
-__all__ = ["Cap", "CapAdvice", "advise_caps"]
-
 SPACINGS = (2, 3, 4, 6)  # showings of which at most one is of the arm, where memory goes by events
 TIMES = (1, 2, 3, 5, 8, 12)  # showings within a half-life, where memory goes by the clock
 SEARCH_EVENTS = 20_000
@@ -132,15 +130,6 @@ class CapAdvice:
         """Return a data frame of pandas, polars or pyarrow: one row for each cap."""
         names = [field.name for field in dataclasses.fields(Cap)]
         return make_frame({name: [getattr(c, name) for c in self.caps] for name in names}, library)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as plain numbers, lists and texts."""
-        return {
-            "caps": [{**dataclasses.asdict(cap), "words": str(cap)} for cap in self.caps],
-            "gain_per_event": dataclasses.asdict(self.gain),
-            "share_of_showings_moved": self.moved,
-            "doubt": self.doubt,
-        }
 
 
 class Rule(NamedTuple):

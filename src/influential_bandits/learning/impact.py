@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from influential_bandits.checks import abbreviate, is_real, make_frame, optional_module
-from influential_bandits.display import draw_bars, make_html
+from influential_bandits.display import Bars, make_html
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning.click_curve import count_lost_clicks
 from influential_bandits.learning.loss_model import require_fitted
@@ -35,7 +35,6 @@ from influential_bandits.world.fading import require_fading
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Estimate", "Impact", "as_outcome", "measure_impact"]
 
 NEGLIGIBLE = 0.01  # share of the outcome; what influence moves less than that is called negligible
 SHOWN = 5  # arms and pairs in the summary
@@ -206,12 +205,22 @@ class Impact:
         ax : matplotlib Axes, optional
             Draw here; by default in a new figure.
         """
-        shown = sorted(self.arms.items(), key=lambda pair: -abs(pair[1].value))[:SHOWN_ARMS]
-        names, found = [name for name, _ in shown], [estimate for _, estimate in shown]
-        low, high = [one.low for one in found], [one.high for one in found]
-        title = "What one more showing costs the next of the same arm"
-        x = f"loss, in {self.outcome}"
-        return draw_bars(ax, names, [one.value for one in found], low, high, x=x, title=title)
+        return self.picture.draw(ax)
+
+    @property
+    def picture(self) -> Bars:
+        """What one more showing of each arm costs its next one, the largest first, as data."""
+        arms = sorted(self.arms, key=lambda arm: -abs(self.arms[arm].value))[:SHOWN_ARMS]
+        return Bars(
+            "own",
+            f"What one showing of an arm costs its next one, in {self.outcome}",
+            arms,
+            [self.arms[arm].value for arm in arms],
+            f"cost in {self.outcome}",
+            [self.arms[arm].low for arm in arms],
+            [self.arms[arm].high for arm in arms],
+            "Above zero is fatigue. Intervals hold for all at once.",
+        )
 
     def _repr_html_(self) -> str:
         """Show the headline, and each arm."""
@@ -228,23 +237,6 @@ class Impact:
         ]
         names = ("arm", "other", "value", "low", "high")
         return make_frame({name: [row[name] for row in rows] for name in names}, library)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as plain numbers, lists and texts."""
-        return {
-            "outcome": self.outcome,
-            "direction": self.direction,
-            "headline": self.headline(),
-            "per_showing": dataclasses.asdict(self.per_showing),
-            "lost_per_event": dataclasses.asdict(self.lost),
-            "share": dataclasses.asdict(self.share),
-            "half_gone": self.half_gone,
-            "arms": {name: dataclasses.asdict(found) for name, found in self.arms.items()},
-            "pairs": [
-                {"arm": a, "other": b, **dataclasses.asdict(found)}
-                for (a, b), found in self.pairs.items()
-            ],
-        }
 
 
 def measure_impact(model: InfluenceModel, log: EventLog, *, confidence: float = 0.95) -> Impact:
@@ -300,12 +292,12 @@ def measure_impact(model: InfluenceModel, log: EventLog, *, confidence: float = 
     typical, arms, pairs = np.zeros(design.size), {}, {}
     for n, (i, j) in enumerate(entries):
         spot = design.start + n
-        found = surround(float(theta[spot]), float(variances[spot]), len(entries))
+        cost = surround(float(theta[spot]), float(variances[spot]), len(entries))
         if i == j:
             typical[spot] = shares[i]
-            arms[names[i]] = found
+            arms[names[i]] = cost
         else:
-            pairs[names[j], names[i]] = found
+            pairs[names[j], names[i]] = cost
     lost = np.zeros(design.size)
     lost[design.start :] = mean_regressors(design, event_columns(log), design.size)[design.start :]
     outcome = read_outcome(log.about)

@@ -58,21 +58,12 @@ from influential_bandits.learning.statistics.design import (
 )
 from influential_bandits.learning.statistics.log_scan import rank_labels
 from influential_bandits.learning.statistics.reduction import single_threaded_algebra
-from influential_bandits.logs.log import EventLog, make_sorted_log, require_log
+from influential_bandits.logs.log import EventLog, change_log, require_log
 from influential_bandits.logs.merging import find_share
 from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.world.fading import NO_CLOCK, Fades, Fading, require_one_fading
-
-__all__ = [
-    "MANY_ARMS",
-    "MOST_ARMS",
-    "MOST_ARMS_ALONE",
-    "covers_all_pairs",
-    "influence_test",
-    "require_few_arms",
-]
 
 MOST_ARMS = 100  # the Gram matrix of all pairs has about K⁴/4 entries
 MOST_ARMS_ALONE = 300  # of arms on themselves: each arm has its own effects of controls
@@ -338,10 +329,7 @@ def _standardise(log: EventLog) -> tuple[EventLog, float]:
             else NO_PAIR
         )
     loss = (log.loss - log.loss.mean()) / scale
-    standard = make_sorted_log(
-        log.instances, log.offsets, log.item, loss, log.time, log.membership, {}, log.controls
-    )
-    return standard, scale
+    return change_log(log, loss=loss, about={}), scale
 
 
 def _make_model(log: EventLog, events: Events) -> Model:

@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from influential_bandits.checks import abbreviate, is_real, make_frame
-from influential_bandits.display import draw_bars, make_html
+from influential_bandits.display import Bars, make_html
 from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.kalman import Components
 from influential_bandits.learning.placebo import Placebo
@@ -17,7 +17,6 @@ from influential_bandits.world.fading import Fading
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ALIKE", "ON_EACH_OTHER", "ON_THEMSELVES", "InfluenceTest", "PairEstimate", "ScoreTest"]
 
 SHOWN_PAIRS = 12  # in a picture
 ON_THEMSELVES, ON_EACH_OTHER, ALIKE = "arms on themselves", "arms on each other", "all arms alike"
@@ -319,12 +318,24 @@ class InfluenceTest:
         ax : matplotlib Axes, optional
             Draw here; by default in a new figure.
         """
-        shown = sorted(self.pairs, key=lambda pair: pair.p_adjusted)[:SHOWN_PAIRS]
-        names = [p.arm if p.arm == p.other else f"{p.arm} – {p.other}" for p in shown]
-        low, high = [p.low for p in shown], [p.high for p in shown]
-        x = "change of loss by a recent pull, relative to others"
-        title = "The clearest pairs; a single name is an arm on itself"
-        return draw_bars(ax, names, [p.estimate for p in shown], low, high, x=x, title=title)
+        return self.picture.draw(ax)
+
+    @property
+    def picture(self) -> Bars:
+        """The clearest pairs of arms with their intervals, as data."""
+        shown = self.pairs[:SHOWN_PAIRS]
+        return Bars(
+            "pairs",
+            "The clearest pairs",
+            [p.arm if p.arm == p.other else f"{p.arm} – {p.other}" for p in shown],
+            [p.estimate for p in shown],
+            "change of loss by a recent pull, relative to other pairs",
+            [p.low for p in shown],
+            [p.high for p in shown],
+            "A single name is an arm's influence on itself; above zero is fatigue. All are "
+            "relative to others, which is how the test knows them from drift; what a showing costs "
+            "stands below. Intervals hold for all pairs at once.",
+        )
 
     def _repr_html_(self) -> str:
         """Show the verdict, and what it rests on."""
@@ -337,20 +348,23 @@ class InfluenceTest:
         return make_frame({name: [getattr(p, name) for p in self.pairs] for name in names}, library)
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as plain numbers, lists and texts."""
-        plain = dataclasses.asdict(self)
-        plain["arm_names"] = list(self.arm_names)
-        plain["components"] = self.components._asdict()
-        plain["pairs"] = [dataclasses.asdict(pair) for pair in self.pairs]
-        plain["p_value"] = self.p_value
-        plain["detected"] = self.detected
-        plain["clearest"] = self.clearest
-        plain["seen"] = list(self.seen)
-        plain["blind_spots"] = list(self.blind_spots)
-        plain["controls"] = list(self.controls)
-        plain["placebos"] = [dataclasses.asdict(check) for check in self.placebos]
-        plain["events_needed"] = self.events_needed()
-        return plain
+        """Return p-values, effect and pairs as plain numbers, lists and texts."""
+        return {
+            "detected": self.detected,
+            "p_value": self.p_value,
+            "clearest": self.clearest,
+            "families": {name: dataclasses.asdict(each) for name, each in self.families.items()},
+            "effect": {"value": self.effect, "low": self.effect_low, "high": self.effect_high},
+            "events_needed": self.events_needed(),
+            "pairs": [dataclasses.asdict(pair) for pair in self.pairs],
+            "placebos": [
+                {key: getattr(check, key) for key in ("name", "p_value", "share", "fires")}
+                for check in self.placebos
+            ],
+            "controls": list(self.controls),
+            "permutations": self.permutations,
+            "seed": self.seed,
+        }
 
 
 def _noncentrality(pairs: int, power: float, level: float) -> float:

@@ -9,10 +9,9 @@ import numpy as np
 
 from influential_bandits.checks import abbreviate, is_real, optional_module
 from influential_bandits.display import draw_bars, make_html
-from influential_bandits.errors import InfluentialBanditsError, InvalidInput
+from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
-from influential_bandits.learning.event_frames import event_frame, holds_text
 from influential_bandits.learning.fit_memory import require_memory_for
 from influential_bandits.learning.fitting import design_of, fit_scan
 from influential_bandits.learning.model_files import read_model, write_model
@@ -23,10 +22,9 @@ from influential_bandits.learning.statistics.design import Design, predict_losse
 from influential_bandits.learning.statistics.log_scan import scan_log
 from influential_bandits.learning.statistics.random_effects import RandomEffects
 from influential_bandits.learning.statistics.reduction import HasPartitions
-from influential_bandits.logs.log import EventLog, require_log, sort_into_log
-from influential_bandits.logs.membership import Membership
+from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.logs.outcome import Outcome, read_outcome
-from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.numerics.arrays import Floats
 from influential_bandits.world.fading import Fades
 
 if TYPE_CHECKING:
@@ -37,19 +35,13 @@ _validation: Any = optional_module("sklearn.utils.validation")
 
 SHOWN_ARMS = 20  # in a notebook
 POOLINGS = ("none", "partial", "full")
-ONE_HISTORY = "0"  # the instance of events that were given as an array
 
 
-class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc]
+class LossModel(_base.BaseEstimator):  # type: ignore[misc]
     """What all models share: coefficients of one linear model of the next loss.
 
-    ``X`` is an :class:`EventLog`, and then ``y`` is left out; a table of events (pandas, Polars,
-    Arrow or a mapping) whose columns have usual names, such as user, item and time, with losses
-    ``y`` or in a column; or an array (events, arms) of how much each event belongs to each arm,
-    one history in the order of time, with losses ``y``.
-
-    Tables go through scikit-learn's model selection: let its folds hold whole instances
-    (``GroupKFold``), and pool. :func:`choose` and :func:`validate` keep the order of time.
+    Models are fitted to an :class:`EventLog`, or to one in partitions; :func:`choose` and
+    :func:`validate` compare them in the order of time.
     """
 
     # Settings. Models that do not let the user choose one have what is said here.
@@ -76,7 +68,6 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
     determined_: bool
     status_: str
     days_between_events_: float | None
-    n_features_in_: int
     outcome_: Outcome  # what the losses of the log were made of
     about_: dict[str, Any]  # kept with the model in its file: the source of the log, its mix
     design_: Design
@@ -86,19 +77,16 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
 
     def fit(
         self,
-        X: Any,
-        y: Any = None,
+        log: EventLog | HasPartitions,
         execution: Execution | int | None = None,
         *,
         keep_instances: bool = True,
     ) -> Self:
-        """Fit to a log, to a table of events, or to an array of one history and its losses.
+        """Fit to a log.
 
         Parameters
         ----------
-        X : EventLog, PartitionedLog, table, or array (events, arms)
-        y : array (events,), optional
-            Losses, if X is an array, or a table without a column of losses.
+        log : EventLog or PartitionedLog
         execution : int, LocalExecution or DaskExecution, optional
             Where to compute, or on how many threads; by default on all cores of this computer.
             Changes no bit.
@@ -111,27 +99,26 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         -------
         The model itself.
         """
-        return self._fit(X, y, execution, keep_instances=keep_instances)
+        return self._fit(log, execution, keep_instances=keep_instances)
 
     def fit_to_predict(self, log: EventLog, execution: Execution | int | None = None) -> Self:
         """Fit to a log for predictions alone: a full pool has no standard errors then."""
-        return self._fit(log, None, execution, errors=False)
+        return self._fit(log, execution, errors=False)
 
     def _fit(
         self,
-        X: Any,
-        y: Any,
+        log: EventLog | HasPartitions,
         execution: Execution | int | None,
         *,
         errors: bool = True,
         keep_instances: bool = True,
     ) -> Self:
         where = resolve_execution(execution)
-        log, _ = self._log(X, y, fitting=True)
-        self.check_settings()
+        if isinstance(log, EventLog) or not isinstance(log, HasPartitions):
+            log = require_log(log)
         arm_names = tuple(log.arm_names)
-        kept = getattr(log, "n_instances", None) if keep_instances else 0
-        require_memory_for([self], len(arm_names), kept or 0, where)
+        instances = getattr(log, "n_instances", None) if keep_instances else 0
+        require_memory_for(self, len(arm_names), instances or 0, where)
         self.outcome_ = read_outcome(log.about)
         if isinstance(log, EventLog) and (log.lengths == 0).any():
             log = log.take(np.flatnonzero(log.lengths))
@@ -168,49 +155,35 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
         kinds = {each.__name__: each for each in (cls, *cls.__subclasses__())}
         return read_model(path, kinds, design_of)
 
-    def predict(self, X: Any, y: Any = None) -> Floats:
+    def predict(self, log: EventLog) -> Floats:
         """Predict each event from the events before it in the same history.
 
         Parameters
         ----------
-        X : EventLog, table, or array (events, arms)
-            Of the arms that the model was fitted to; predictions of a table are in the order of
-            its rows. Instances that were not in the fit, or whose
+        log : EventLog
+            Of the arms that the model was fitted to. Instances that were not in the fit, or whose
             coefficients were not kept, get the population's if the model is pooled; else they are
             an error.
-        y : array (events,), optional
-            Losses, if X is an array or a table and the model follows the recent level.
 
         Returns
         -------
         array (events,)
         """
         require_fitted(self)
-        if not isinstance(X, EventLog) and isinstance(X, HasPartitions):
+        if not isinstance(log, EventLog) and isinstance(log, HasPartitions):
             raise InvalidInput("predictions are for one log at a time: predict part by part")
-        log, rows = self._log(X, y, fitting=False)
+        log = require_log(log)
         if log.arm_names != self.arm_names_:
             raise InvalidInput(
                 f"the model was fitted to the arms {', '.join(self.arm_names_[:5])}, …, but this "
                 f"log has {', '.join(log.arm_names[:5])}, …"
             )
         own = self._coefficients_of(log.instances)
-        predictions = predict_losses(log, self.design_, own, self.population_)
-        if rows is None:
-            return predictions
-        in_order = np.empty_like(predictions)
-        in_order[rows] = predictions
-        return in_order
+        return predict_losses(log, self.design_, own, self.population_)
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, log: EventLog) -> float:
         """Return R² of the one-step-ahead predictions."""
-        frame = None if isinstance(X, EventLog) else event_frame(X)
-        losses = X.loss if isinstance(X, EventLog) else y if frame is None else frame.losses(y)
-        if losses is None:
-            raise InvalidInput("a score compares predictions with losses: pass them as y")
-        predicted = self.predict(X, y) if self.drift else self.predict(X)
-        metrics = optional_module("sklearn.metrics")
-        return float(metrics.r2_score(losses, predicted, sample_weight=sample_weight))
+        return float(optional_module("sklearn.metrics").r2_score(log.loss, self.predict(log)))
 
     def __sklearn_is_fitted__(self) -> bool:
         """Tell whether the model was fitted."""
@@ -309,58 +282,6 @@ class LossModel(_base.RegressorMixin, _base.BaseEstimator):  # type: ignore[misc
                 f"pooling must be 'none', 'partial' or 'full', got {abbreviate(self.pooling)}"
             )
         check_at_least("shrinkage", self.shrinkage, 0.0)
-
-    def _log(self, X: Any, y: Any, fitting: bool) -> tuple[Any, Ints | None]:
-        """Return the log that was given or can be made of it, and the rows of its events, if so."""
-        if isinstance(X, (EventLog, HasPartitions)):
-            if y is not None:
-                raise InvalidInput("a log has its losses already: leave y out")
-            return (require_log(X) if isinstance(X, EventLog) else X), None
-        frame = event_frame(X)
-        if frame is None:
-            return self._one_history(X, y, fitting), None
-        losses = frame.losses(y)
-        if losses is None and fitting:
-            raise InvalidInput(
-                "which are the losses? Pass them as y, or in a column named loss, cost or reward"
-            )
-        if losses is None:
-            self._require_past_losses()
-            losses = np.zeros(len(X[frame.instance]))
-        elif fitting and hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_  # of a fit before, to something else
-        return frame.log(losses, None if fitting else self.arm_names_)
-
-    def _require_past_losses(self) -> None:
-        if self.drift:
-            raise InvalidInput("a model with drift predicts from past losses: pass y too")
-
-    def _one_history(self, X: Any, y: Any, fitting: bool) -> EventLog:
-        """Return the log of an array of weights, (events, arms)."""
-        check = _validation.validate_data
-        try:
-            if y is None and not fitting:
-                X = check(self, X, reset=False, dtype=np.float64)
-                self._require_past_losses()
-                y = np.zeros(len(X))
-            else:
-                if y is not None and holds_text(y):
-                    raise InvalidInput(f"y must be losses, numbers, got {y!r:.80}")
-                X, y = check(self, X, y, reset=fitting, y_numeric=True, dtype=np.float64)
-        except InfluentialBanditsError:
-            raise
-        except ValueError as error:  # scikit-learn's own words, as an error of this package
-            raise InvalidInput(str(error)) from None
-        events, arms = X.shape
-        table = Membership.of_weights([str(i) for i in range(arms)], X)
-        return sort_into_log(
-            [ONE_HISTORY],
-            np.zeros(events, np.int64),
-            np.arange(events, dtype=np.int32),
-            np.array(y, np.float64),
-            None,
-            table,
-        )
 
 
 def require_fitted(model: LossModel) -> None:

@@ -150,7 +150,7 @@ def _write_regressors(
                 row[i] += weight
                 for j in range(arms):
                     if design.kind != DIAGONAL or i == j:
-                        row[arms + place(design.kind, arms, i, j)] += weight * counts[j]
+                        row[arms + place(design.kind, i, j)] += weight * counts[j]
                     gain[j] += weight * covariance[i, j]
                     row[size + 3] += weight * matrix[i, j] * math.sqrt(counts[j])
                 row[size] += weight * long[i]

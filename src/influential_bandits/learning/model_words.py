@@ -50,16 +50,12 @@ def list_influences(model: InfluenceModel, most: int) -> list[tuple[str, str, st
     matrix, names = model.interaction_, model.arm_names_
     low, high = model.interval()["interaction"]
     rows, columns = np.tril_indices(len(matrix))
-    if model.interaction == "free":
-        rows, columns = np.indices(matrix.shape).reshape(2, -1)
-    elif model.interaction == "diagonal":  # nothing is known of pairs
+    if model.interaction == "diagonal":  # nothing is known of pairs
         rows, columns = np.diag_indices(len(matrix))
     order = np.argsort(-np.abs(matrix[rows, columns]), kind="stable")[:most]
     influences = []
     for i, j in zip(rows[order].tolist(), columns[order].tolist(), strict=True):
         arms = f"{names[i]} on itself" if i == j else f"{names[i]} and {names[j]}"
-        if model.interaction == "free" and i != j:
-            arms = f"{names[j]} on {names[i]}"
         entry = (float(matrix[i, j]), float(low[i, j]), float(high[i, j]))
         if not np.isfinite(entry).all():  # a fit for predictions alone
             influences.append((arms, f"{entry[0]:+.2g}", ""))

@@ -40,7 +40,6 @@ from influential_bandits.world.noise import GaussianNoise
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["DriftModel", "InfluenceModel", "StationaryModel"]
 
 SHOWN_COLUMNS = 8  # arms whose influence is shown in a notebook
 
@@ -114,10 +113,9 @@ class InfluenceModel(LossModel):
 
     Parameters
     ----------
-    interaction : "psd", "symmetric", "diagonal" or "free"
+    interaction : "psd", "symmetric" or "diagonal"
         What A may be. "psd" is the paper's model, solved to a certified optimum (``gap_``);
-        "symmetric" also admits reinforcement (Sec. 5.1); "diagonal" is self-fatigue alone; "free"
-        drops symmetry, and is no influential bandit any more.
+        "symmetric" also admits reinforcement (Sec. 5.1); "diagonal" is self-fatigue alone.
     fading : float in (0, 1] or Fading
         How a pull's influence fades. A number is γ, the share that is left after each further
         event; 1 is the paper. ``Fading(half_life=48)`` goes by the clock. What a test has found is
@@ -175,8 +173,7 @@ class InfluenceModel(LossModel):
         named = isinstance(self.interaction, str) and self.interaction in KINDS
         if not named or self.interaction == "none":
             raise InvalidInput(
-                "interaction must be 'psd', 'symmetric', 'diagonal' or 'free', "
-                f"got {self.interaction!r}"
+                f"interaction must be 'psd', 'symmetric' or 'diagonal', got {self.interaction!r}"
             )
         require_one_fading(self.fading)
         check_at_least("ridge", self.ridge, 0.0)
@@ -298,11 +295,6 @@ class InfluenceModel(LossModel):
         Instance
         """
         require_fitted(self)
-        if self.interaction == "free":
-            raise NotApplicable(
-                "a free interaction is not symmetric, so that this model is no influential bandit; "
-                "fit interaction='symmetric' or 'psd'"
-            )
         if self.drift and not without_drift:
             raise NotApplicable(
                 "with drift, losses follow their own past, which an influential bandit has not; "

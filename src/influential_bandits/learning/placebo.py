@@ -63,7 +63,7 @@ def check_placebos(
     widest = int(np.diff(x.events.members).max())
     own = find_self_exposures(x.design, x.popularity, x.events, widest, True)
     shown = _regress(x._replace(design=without_pairs(x.design), per_arm=own), passes)
-    found = [
+    checks = [
         _check(
             "arms met later",
             x._replace(per_arm=find_later_exposures(x, widest)),
@@ -88,7 +88,7 @@ def check_placebos(
     if len(x.events.time):
         partner = _choose_partners(x.events, passes.units.order)
         others = find_partner_exposures(x.design, x.popularity, x.events, partner, widest)
-        found.append(
+        checks.append(
             _check(
                 "arms that others met at the same times",
                 x._replace(per_arm=others),
@@ -99,7 +99,7 @@ def check_placebos(
                 "something common to all instances moves choices and losses, such as the calendar",
             )
         )
-    return tuple(found)
+    return tuple(checks)
 
 
 def _regress(x: Regressors, passes: EventPasses) -> ScoreRegression:

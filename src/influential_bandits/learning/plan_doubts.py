@@ -40,11 +40,6 @@ def _check_promise(_: Evidence, promise: float) -> Doubt | None:
 
 def _check_judges(evidence: Evidence, _: float) -> Doubt | None:
     """Others than those who made the plan must judge it."""
-    if not evidence.population:
-        return Doubt(
-            "a plan for one instance is judged by the same data that made it, and counts as not "
-            "supported"
-        )
     if evidence.halves:
         return None
     return Doubt(

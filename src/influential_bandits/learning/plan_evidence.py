@@ -29,7 +29,6 @@ from influential_bandits.learning.plan_judges import (
     shrink_forward,
 )
 from influential_bandits.learning.plan_search import Candidate
-from influential_bandits.learning.solvers.psd import is_covariance
 from influential_bandits.learning.statistics.design import SYMMETRIC
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.arrays import Floats
@@ -51,7 +50,6 @@ class Evidence(NamedTuple):
     """What is known for and against a plan."""
 
     model: InfluenceModel
-    population: bool  # the plan is for all, not for one instance
     lasting: bool  # influence never fades
     own: ModelJudge  # the model itself
     logged: LoggedRounds | None
@@ -110,8 +108,8 @@ class Evidence(NamedTuple):
         """
         if not self.halves:
             own = self.own.judge(best.comparison)
-            alone = _Opinion(own, own, np.inf, 1.0 - COVERAGE)
-            return own, *_interval([alone]), _interval([alone._replace(level=BROKEN)])[0]
+            alone = Opinion(own, own, np.inf, 1.0 - COVERAGE)
+            return own, *span_opinions([alone]), span_opinions([alone._replace(level=BROKEN)])[0]
         models = [half.by_model for half in self.halves]
         freedom = sum(model.freedom for model in models)
         asked = [_ask(models, best, of_halves, freedom, BROKEN)]
@@ -120,9 +118,9 @@ class Evidence(NamedTuple):
         if len(able) == len(models) and (self.tasteful or self.perhaps_tasteful):
             freedom = 2.0 * (GROUPS - 1)  # of the jackknife
             asked.append(_ask(able, best, of_halves, freedom, BROKEN))
-        low, high = _interval(asked)
+        low, high = span_opinions(asked)
         if self.corrected:  # a pooled fit hopes for too much where choices follow taste
-            return asked[-1].verdict, low, _interval(asked[-1:])[1], low
+            return asked[-1].verdict, low, span_opinions(asked[-1:])[1], low
         return asked[0].verdict, low, high, low
 
     def world_of(self, half: int) -> tuple[Floats, Floats]:
@@ -133,11 +131,7 @@ class Evidence(NamedTuple):
 
 
 def gather_evidence(
-    model: InfluenceModel,
-    log: EventLog | None,
-    instance: object,
-    execution: Execution | int | None,
-    lasting: bool,
+    model: InfluenceModel, log: EventLog | None, execution: Execution | int | None, lasting: bool
 ) -> Evidence:
     """Return what a model and its log say for and against plans."""
     logged, halves = None, []
@@ -148,27 +142,14 @@ def gather_evidence(
                 f"{', '.join(model.arm_names_[:5])}, got {log!r}"
             )
         logged = describe_logged(model.design_, model.population_, log)
-        halves = fit_halves(model, log, execution) if instance is None else []
+        halves = fit_halves(model, log, execution)
     tasteful = follows_taste(logged, halves)
     able = [half.by_deviations for half in halves if half.by_deviations is not None]
     corrected = able if tasteful and len(able) == 2 else []
-    own = _own_judge(model, instance, logged)
-    return Evidence(model, instance is None, lasting, own, logged, halves, tasteful, corrected)
-
-
-def _own_judge(model: InfluenceModel, instance: object, logged: LoggedRounds | None) -> ModelJudge:
-    """Return what the model says by itself."""
-    if instance is None:
-        centre, covariance = model.population_, model.population_covariance_
-    else:
-        row = model.row(instance)
-        centre, covariance = model.coefficients_[row], np.diag(model.standard_errors_[row] ** 2)
-    if not is_covariance(covariance, model.design_.size):
-        raise InvalidInput(
-            "the model's population_covariance_ is no covariance: it must be symmetric and "
-            "positive semi-definite; fit the model again"
-        )
-    return ModelJudge(model.design_.kind, model.design_.n_arms, centre, covariance, logged)
+    design = model.design_
+    covariance = model.population_covariance_
+    own = ModelJudge(design.kind, design.n_arms, model.population_, covariance, logged)
+    return Evidence(model, lasting, own, logged, halves, tasteful, corrected)
 
 
 def _average(verdicts: list[Verdict]) -> Verdict:
@@ -177,7 +158,7 @@ def _average(verdicts: list[Verdict]) -> Verdict:
     return Verdict(gain, variance / len(verdicts), spacing)
 
 
-class _Opinion(NamedTuple):
+class Opinion(NamedTuple):
     """What judges of one kind say."""
 
     verdict: Verdict  # of each other's plans
@@ -193,7 +174,7 @@ def _ask(
     freedom: float,
     level: float,
     richer: bool = False,
-) -> _Opinion:
+) -> Opinion:
     """Return what each half says of the other's plan, on average, and both of the plan itself."""
 
     def judge(half: Judge, plan: Candidate) -> Verdict:
@@ -203,10 +184,10 @@ def _ask(
 
     across = [judge(half, plan) for half, plan in zip(judges, reversed(of_halves), strict=True)]
     flattered = [judge(half, best) for half in judges]
-    return _Opinion(_average(across), _average(flattered), freedom, level)
+    return Opinion(_average(across), _average(flattered), freedom, level)
 
 
-def _interval(asked: list[_Opinion]) -> tuple[float, float]:
+def span_opinions(asked: list[Opinion]) -> tuple[float, float]:
     """Return the lowest and the highest gain that some judge holds for possible.
 
     Plans of halves are a little worse than that of the whole log, whose gain its own data flatter:

@@ -98,7 +98,7 @@ class Search(NamedTuple):
             schedule = search_bounded_schedule(
                 strength, initial_loss, keep, schedule, *ends, repeats=repeats
             )
-        pairs, past = _add_pairs(schedule, keep, rounds, len(initial_loss))
+        pairs, past = add_pairs(schedule, keep, rounds, len(initial_loss))
         mix, scale = np.bincount(schedule, minlength=len(initial_loss)) / length, self.pace.scale
         return Candidate(schedule, self._compare(schedule, mix, scale * pairs, scale * past))
 
@@ -184,7 +184,7 @@ class Search(NamedTuple):
 
 
 @kernel
-def _add_pairs(schedule: Ints, keep: Floats, rounds: int, arms: int) -> tuple[Floats, float]:
+def add_pairs(schedule: Ints, keep: Floats, rounds: int, arms: int) -> tuple[Floats, float]:
     """Return how much of pair (i, j) a repeated schedule meets per round, and of all pulls.
 
     From a fresh start, in units in which a pull counts keep after one round.

@@ -22,8 +22,6 @@ from influential_bandits.logs.outcome import read_outcome
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.optima.bounded import require_shares
 
-__all__ = ["Plan", "plan"]
-
 
 def plan(
     model: InfluenceModel,
@@ -31,7 +29,6 @@ def plan(
     horizon: int = 100,
     *,
     shares: Mapping[str, Sequence[float]] | None = None,
-    instance: object = None,
     logged_mix: npt.ArrayLike | None = None,
     days_between_rounds: float | None = None,
     rounds_per_session: int | None = None,
@@ -57,8 +54,6 @@ def plan(
     shares : mapping of str to (least, most), optional
         Least and most share of the rounds of some arms, as in ``{"hat": (0.1, 0.3)}``. Mixes and
         schedules keep to them; what nothing can keep to is refused.
-    instance : label, optional
-        For whom; by default the population.
     logged_mix : array (arms,), optional
         Shares of the arms to compare with, drawn at random; by default the log as it was, if it is
         known, or uniform shares.
@@ -93,14 +88,14 @@ def plan(
             f"{type(model).__name__} has no influence to plan for; fit an InfluenceModel"
         )
     horizon, longest = require_horizon(horizon), whole_number("longest", longest, 1)
-    world = model.instance(instance, days_between_rounds, without_drift=True)
+    world = model.instance(None, days_between_rounds, without_drift=True)
     bounds = require_shares(shares, model.arm_names_)
     pace = find_pace(model, world.memory, rounds_per_session, days_between_sessions)
-    evidence = gather_evidence(model, log, instance, execution, pace.lasting)
+    evidence = gather_evidence(model, log, execution, pace.lasting)
     logged = evidence.logged
     shown = logged.mix if logged_mix is None and logged is not None else logged_mix
     mix = _mix(shown, world.n_arms)
-    as_it_was = logged is not None and logged_mix is None and instance is None
+    as_it_was = logged is not None and logged_mix is None
     options = (mix, as_it_was, model.arm_names_, bounds)
     search = Search(model.interaction, pace, horizon, longest, *options)
     halves = [search.best(*evidence.world_of(half)) for half in range(len(evidence.halves))]

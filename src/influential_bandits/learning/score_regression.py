@@ -49,8 +49,8 @@ def _solve_scaled(matrix: Floats, right: Floats) -> Floats:
     try:
         factor = linalg.cholesky(matrix, lower=True, check_finite=False)
         if len(factor) == 0 or np.diag(factor).min() ** 2 > SINGULAR:
-            found: Floats = linalg.cho_solve((factor, True), right, check_finite=False)
-            return found
+            exact: Floats = linalg.cho_solve((factor, True), right, check_finite=False)
+            return exact
     except np.linalg.LinAlgError:
         pass
     values, vectors = np.linalg.eigh(matrix)
@@ -156,8 +156,8 @@ class ScoreRegression:
 
     def estimate(self) -> Floats:
         """Return the coefficients of what is tested."""
-        kept = self.gram[np.ix_(self.tested, self.tested)]
-        return solve_semidefinite(kept, self.scores[:, self.tested].sum(0))
+        gram = self.gram[np.ix_(self.tested, self.tested)]
+        return solve_semidefinite(gram, self.scores[:, self.tested].sum(0))
 
     def inverse_root(self) -> Floats:
         """Return R with RᵀR the inverse Gram matrix; the ridge goes with each one's variance."""

@@ -35,7 +35,6 @@ from influential_bandits.world.fading import Fades, Fading, require_fading
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Gain", "Validation", "choose", "ladder", "list_choosable", "validate"]
 
 MEMORIES = (0.5, 0.8, 0.9, 0.98, 1.0)
 HALF_LIVES = (1.0, 24.0, 720.0)  # hours
@@ -223,8 +222,7 @@ def validate(
     True
     """
     log = require_log(log)
-    ours = [model for model in models.values() if isinstance(model, LossModel)]
-    require_memory_for(ours, log.n_arms, log.n_instances, execution)
+    _require_memory(models.values(), log, execution)
     held_out = _HeldOut(log, last, execution)
     fitted: dict[str, Any] = {}
     squares = []
@@ -235,6 +233,15 @@ def validate(
         bar.count_one()
     bar.close()
     return held_out.validation(squares, fitted)
+
+
+def _require_memory(
+    models: Iterable[Any], log: EventLog, execution: Execution | int | None
+) -> None:
+    """Raise before the first fit unless there is room for each, as far as it is a model of ours."""
+    for model in models:
+        if isinstance(model, LossModel):
+            require_memory_for(model, log.n_arms, log.n_instances, execution)
 
 
 class _HeldOut:
@@ -353,9 +360,7 @@ def choose(
     models: dict[str, Any] = {}
 
     def best_of(several: list[Any]) -> Any:
-        ours = [model for model in several if isinstance(model, LossModel)]
-        for model in ours:
-            require_memory_for([model], some.n_arms, some.n_instances, execution)
+        _require_memory(several, some, execution)
         named = {_name(model): model for model in several}
         if not named:
             raise InvalidInput("choose needs at least one candidate")

@@ -35,6 +35,7 @@ from influential_bandits.learning.statistics.design import (
     event_columns,
     fade_counts,
 )
+from influential_bandits.learning.statistics.log_scan import thin_out
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.outcome import Outcome, read_outcome
 from influential_bandits.numerics.arrays import Floats, Ints
@@ -173,10 +174,7 @@ def measure_showings(
     outcome = read_outcome(log.about)
     if not log.membership.single:
         return ShowingCurves(outcome, fading, (), SEVERAL_ARMS)
-    step = -(-len(log) // EVENTS)
-    if step > 1:
-        kept = np.arange(0, log.n_instances, step)
-        log, adjusted = log.take(kept), adjusted.take(kept)
+    log, adjusted = thin_out(log, EVENTS), thin_out(adjusted, EVENTS)
     columns = _list_columns(log, fading, "position" in controls)
     arm = log.membership.arm[log.item]
     owner = np.repeat(np.arange(log.n_instances), log.lengths)

@@ -28,7 +28,7 @@ from influential_bandits.learning.statistics.design import (
     predict_losses,
 )
 from influential_bandits.learning.statistics.log_scan import thin_out
-from influential_bandits.logs.log import EventLog, make_sorted_log
+from influential_bandits.logs.log import EventLog, change_log
 from influential_bandits.numerics.arrays import Floats
 
 EVENTS = 200_000  # instances of so many are enough
@@ -99,5 +99,4 @@ def _free(log: EventLog, design: Design, matrix: Floats) -> EventLog:
     for n, (i, j) in enumerate(interaction_entries(design.kind, design.n_arms), design.start):
         coefficients[n] = matrix[i, j]
     loss = log.loss - predict_losses(log, design, coefficients)
-    columns = (log.instances, log.offsets, log.item, loss, log.time, log.membership)
-    return make_sorted_log(*columns, about={})
+    return change_log(log, loss=loss, about={}, controls={})

@@ -14,8 +14,6 @@ from influential_bandits.logs.columns import arrow
 from influential_bandits.logs.label_codes import Codes, LabelCodes
 from influential_bandits.logs.options import AUTO, CATEGORIES, NONE, NUMBERS, ControlColumn
 
-__all__ = ["Control"]
-
 PREFIX = "control:"  # before the names of controls in frames and files of ours
 ITEM = "item"  # the control that an item column becomes
 

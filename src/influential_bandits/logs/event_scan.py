@@ -28,7 +28,7 @@ from influential_bandits.logs.columns import (
 from influential_bandits.logs.controls import kind_of_type
 from influential_bandits.logs.csv_files import MARK, CsvFile
 from influential_bandits.logs.items import ItemCodes
-from influential_bandits.logs.label_codes import Codes, Hashes, hash_rows
+from influential_bandits.logs.label_codes import Codes
 from influential_bandits.logs.options import (
     CATEGORIES,
     NUMBERS,
@@ -50,8 +50,6 @@ class Events:
     item: Codes  # (events,): numbers of ItemCodes
     loss: Floats
     time: Floats | None
-    row: Ints  # (events,): numbers of rows among those that the source yielded
-    key: Hashes | None  # (events, 2)
     controls: dict[str, Any] = field(default_factory=dict)  # (events,): numbers, or codes
 
     def take(self, wanted: Mask) -> Events:
@@ -61,8 +59,6 @@ class Events:
             self.item[wanted],
             self.loss[wanted],
             None if self.time is None else self.time[wanted],
-            self.row[wanted],
-            None if self.key is None else self.key[wanted],
             {name: values[wanted] for name, values in self.controls.items()},
         )
 
@@ -142,11 +138,10 @@ class EventScan:
         }
         items = self._item_numbers(check, texts[plan.arm])
         good = check.good
-        key = hash_rows([texts[name] for name in plan.keys]) if plan.keys else None
         for name, values in beside.items():
             if self._kinds[name] == CATEGORIES:
                 beside[name] = _encode_good(self.codes.controls.encoder(name), values, good)
-        events = Events(texts[plan.instance], items, plan.losses(outcome), time, rows, key, beside)
+        events = Events(texts[plan.instance], items, plan.losses(outcome), time, beside)
         return events if good.all() else events.take(good)
 
     def _without_blanks(self, chunk: Any, rows: Ints) -> tuple[Any, Ints]:

@@ -24,13 +24,7 @@ from influential_bandits.logs.times import UNITS, are_dates
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 
-__all__ = ["EventLog"]
-
 LATEST_STAMP = 2.0**63 / 1e6  # seconds that timestamps of microseconds hold
-
-
-class _NoRows(InvalidInput, TypeError):
-    """For ``log[…]``: a TypeError too, as Python raises for all that has no rows."""
 
 
 class EventLog(Frozen):
@@ -198,14 +192,6 @@ class EventLog(Frozen):
             raise InvalidInput(
                 f"the log has no instance {instance!r}; it has {self.n_instances}: {first}, …"
             ) from None
-
-    def __getitem__(self, key: object) -> Any:
-        """Refuse: rows are no parts of a log, as scikit-learn's cross-validation would cut it."""
-        raise _NoRows(
-            "a log is not cut by rows, for that would break histories: use log.take or log.history "
-            "for instances, log.without_last for time; and to choose among models, "
-            "choose(log, candidates) or validate(log, models) instead of scikit-learn's searches"
-        )
 
     def history(self, instance: object) -> EventLog:
         """Return the log of one instance, by label."""
@@ -396,6 +382,12 @@ def make_sorted_log(
     return log
 
 
+def change_log(log: EventLog, **columns: Any) -> EventLog:
+    """Return the log with other losses, membership, notes or controls, and the rest as it is."""
+    names = ("instances", "offsets", "item", "loss", "time", "membership", "about", "controls")
+    return make_sorted_log(**{name: getattr(log, name) for name in names} | columns)
+
+
 def sort_into_log(
     instances: Sequence[str],
     codes: Ints,
@@ -450,7 +442,9 @@ def _sort(
 def require_log(log: object) -> EventLog:
     """Return a log that has events, or say that this is none."""
     if not isinstance(log, EventLog):
-        raise InvalidInput(f"expected an EventLog, got {log!r:.80}")
+        raise InvalidInput(
+            f"expected an EventLog, got {abbreviate(log)}; read_log makes one of files and tables"
+        )
     if len(log) == 0:
         raise InvalidLog("the log has no events")
     return log

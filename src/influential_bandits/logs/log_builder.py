@@ -1,7 +1,8 @@
-"""LogBuilder: checked events become an EventLog, without repeated keys, repeats counted."""
+"""LogBuilder: checked events become an EventLog, repeats counted."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from influential_bandits.logs.columns import arrow
 from influential_bandits.logs.controls import Control, FinalCategories
 from influential_bandits.logs.event_scan import Events
 from influential_bandits.logs.find_columns import describe_columns
-from influential_bandits.logs.label_codes import Codes, LabelCodes, find_repeated_keys
+from influential_bandits.logs.label_codes import Codes, LabelCodes
 from influential_bandits.logs.log import EventLog, sort_into_log
 from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.options import ReadingOptions
@@ -26,29 +27,6 @@ CONTROL = "control "  # before the name of a control among the columns of a buil
 LABELS = 1 << 19  # rows whose instances are numbered at once: a label met often is looked up rarely
 
 
-class GrowingColumn:
-    """A column that grows in place: the system moves pages, not numbers, where it can."""
-
-    def __init__(self, values: npt.NDArray[Any]) -> None:
-        self._values: npt.NDArray[Any] = np.empty((0, *values.shape[1:]), values.dtype)
-        self.size = 0
-        self.extend(values)
-
-    def extend(self, values: npt.NDArray[Any]) -> None:
-        """Append values."""
-        size = self.size + len(values)
-        if size > len(self._values):
-            room = max(size, 5 * len(self._values) // 4)
-            self._values.resize((room, *self._values.shape[1:]), refcheck=False)
-        self._values[self.size : size] = values
-        self.size = size
-
-    def whole(self) -> npt.NDArray[Any]:
-        """Return all values; there is nothing to append to afterwards."""
-        self._values.resize((self.size, *self._values.shape[1:]), refcheck=False)
-        return self._values
-
-
 class LogBuilder:
     """Columns of events that grow chunk by chunk, and become a log."""
 
@@ -56,7 +34,7 @@ class LogBuilder:
         self.size = 0
         self._instances = LabelCodes()
         self._labels: list[Any] = []  # Arrow columns of instances that have no codes yet
-        self._columns: dict[str, GrowingColumn] = {}
+        self._columns: defaultdict[str, list[npt.NDArray[Any]]] = defaultdict(list)
 
     def append(self, events: Events) -> None:
         """Add events."""
@@ -66,39 +44,19 @@ class LogBuilder:
             self._number_instances()
         columns: dict[str, Any] = {"item": events.item, "loss": events.loss, "time": events.time}
         columns |= {f"{CONTROL}{name}": values for name, values in events.controls.items()}
-        if events.key is not None:
-            columns |= {"row": events.row, "key": events.key}
         for name, values in columns.items():
-            self._extend(name, values)
-
-    def _extend(self, name: str, values: Any) -> None:
-        if values is not None and name in self._columns:
-            self._columns[name].extend(values)
-        elif values is not None:
-            self._columns[name] = GrowingColumn(values)
+            if values is not None:
+                self._columns[name].append(values)
 
     def _number_instances(self) -> None:
         if self._labels:
-            self._extend("instance", self._instances.encode(arrow().concat_arrays(self._labels)))
+            codes = self._instances.encode(arrow().concat_arrays(self._labels))
+            self._columns["instance"].append(codes)
             self._labels = []
 
     def _take(self, name: str) -> Any:
         """Return a column and forget it, for there may be much of it."""
-        return self._columns.pop(name).whole()
-
-    def drop_repeated_keys(self, bad: BadRows) -> None:
-        """Leave out events whose key came before, and note their rows as bad."""
-        if "key" not in self._columns:
-            return
-        self._number_instances()
-        repeated = find_repeated_keys(self._take("key"))
-        rows: Ints = self._take("row")
-        if len(repeated):
-            bad.add("duplicate key", rows[repeated])
-            kept = np.delete(np.arange(self.size), repeated)
-            self.size = len(kept)
-            for name in list(self._columns):
-                self._columns[name] = GrowingColumn(self._take(name)[kept])
+        return np.concatenate(self._columns.pop(name))
 
     def build(
         self,

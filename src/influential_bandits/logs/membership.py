@@ -16,8 +16,6 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import INSTANCE, Key, stream_at, stream_keys, uniform
 
-__all__ = ["Membership"]
-
 
 class Membership(Frozen):
     """Items (films, adverts) and the arms (genres, themes) that each belongs to, with weights.
@@ -115,30 +113,11 @@ class Membership(Frozen):
         membership._keep(items, arms, offsets, arm, weight)
         return membership
 
-    @classmethod
-    def of_weights(cls, arms: Sequence[str], weights: Floats) -> Membership:
-        """Return a membership of items "0", "1", … with any weights, (items, arms)."""
-        items, places = np.nonzero(weights)
-        return cls.of_parts(
-            tuple(str(i) for i in range(len(weights))),
-            tuple(arms),
-            np.concatenate([[0], np.cumsum(np.bincount(items, minlength=len(weights)))]),
-            places.astype(np.int32),
-            np.ascontiguousarray(weights[items, places]),
-        )
-
     @cached_property
     def single(self) -> bool:
         """Whether every item belongs to exactly one arm."""
         one_each = bool((np.diff(self.offsets) == 1).all())
         return one_each and bool((self.weight == 1.0).all())
-
-    @cached_property
-    def normalised(self) -> bool:
-        """Whether the weights of every item sum to one, as they do unless given otherwise."""
-        items = np.repeat(np.arange(len(self.items)), np.diff(self.offsets))
-        totals = np.bincount(items, self.weight, minlength=len(self.items))
-        return bool((np.abs(totals - 1.0) < 1e-9).all())
 
     def weights(self, item: str | int) -> dict[str, float]:
         """Return the weights of an item, by its name or number, by arm."""

@@ -8,11 +8,9 @@ import numpy as np
 
 from influential_bandits.checks import abbreviate, is_real, whole_number
 from influential_bandits.errors import InvalidInput
-from influential_bandits.logs.log import EventLog, make_sorted_log, require_log
+from influential_bandits.logs.log import EventLog, change_log, require_log
 from influential_bandits.logs.membership import Membership
 from influential_bandits.numerics.arrays import Floats, Ints
-
-__all__ = ["merge_rare_arms"]
 
 ROUND_SHARES = [float(f"{digit}e-{place}") for place in range(7, 0, -1) for digit in (1, 2, 5)]
 
@@ -71,8 +69,7 @@ def merge_rare_arms(
     group = np.where(rare, len(names), np.cumsum(~rare) - 1)
     membership = _regroup(log.membership, group, (*names, name))
     about: dict[str, Any] = log.about | {"merged_arms": int(rare.sum())}
-    columns = (log.instances, log.offsets, log.item, log.loss, log.time)
-    return make_sorted_log(*columns, membership, about, log.controls)
+    return change_log(log, membership=membership, about=about)
 
 
 def arm_shares(log: EventLog) -> Floats:

@@ -106,10 +106,9 @@ def _check_choices(options: ReadingOptions) -> None:
 def _check_names(options: ReadingOptions) -> None:
     if not isinstance(options.items, Mapping | None):
         raise InvalidInput(f"items must map each item to its arms, got {options.items!r:.60}")
-    for name, names in (("arm_names", options.arm_names), ("key", options.key)):
-        listed = isinstance(names, Sequence | np.ndarray | None)
-        if not listed or (isinstance(names, str) and name == "arm_names"):
-            raise InvalidInput(f"{name} must be a list of names, got {names!r:.60}")
+    names = options.arm_names
+    if isinstance(names, str) or not isinstance(names, Sequence | np.ndarray | None):
+        raise InvalidInput(f"arm_names must be a list of names, got {names!r:.60}")
     for name in ROLES:
         column = getattr(options, name)
         optional = name not in {"instance", "arm"}

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from influential_bandits.logs.times import Clock
     from influential_bandits.numerics.arrays import Floats
 
-__all__ = ["ChunkSizes"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -48,7 +47,6 @@ class ChunkSizes:
     held: int = 1 << 19  # rows that wait in memory until they are written
     hashes: int = 1 << 20  # that wait until they are sorted into the others
     group: int = 8 << 20  # bytes up to which small files are read as one
-    split: int = 32 << 20  # bytes beyond which a file may be read by several workers
     partition: int = 1_000_000  # events, about
     largest_partition: int = 4_000_000  # events; larger files are sorted into partitions
 
@@ -130,12 +128,6 @@ class ReadingOptions:
     columns: Sequence[str] | None = _option(
         None, "Of CSV without a header: all columns, as in user,film,rating,time.", parse=_split
     )
-    key: str | Sequence[str] | None = _option(
-        None,
-        "Columns that no two rows may share, as in user,time; without them, rows that repeat "
-        "another are kept and counted.",
-        parse=_split,
-    )
     item: str | None = _option(
         AUTO, "Column: which item of the arm it was; items differ in quality. 'none' for none."
     )
@@ -170,13 +162,13 @@ class ReadingOptions:
         roles = [getattr(self, role) for role in ROLES]
         names = [name for name in roles if name not in {None, AUTO, NONE}]
         beside = (control.column for control in self.control_columns)
-        return list(dict.fromkeys((*names, *self.keys, *beside)))
+        return list(dict.fromkeys((*names, *beside)))
 
     @property
     def wanted(self) -> list[str]:
         """All columns to read, each once."""
         clock = () if self.time is None else (self.time,)
-        more = (*self.keys, *(control.column for control in self.control_columns))
+        more = (control.column for control in self.control_columns)
         return list(dict.fromkeys((self.instance, self.arm, *clock, self.outcome, *more)))
 
     @property
@@ -190,11 +182,6 @@ class ReadingOptions:
     def outcome(self) -> str:
         """The column of losses, ratings or rewards."""
         return self.loss or self.rating or self.reward or ""
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The columns whose combination must be unique."""
-        return (self.key,) if isinstance(self.key, str) else tuple(self.key or ())
 
     @property
     def control_columns(self) -> tuple[ControlColumn, ...]:
@@ -211,7 +198,7 @@ class ReadingOptions:
     @property
     def labels(self) -> list[str]:
         """The columns that are read as text, each once."""
-        return list(dict.fromkeys((self.instance, self.arm, *self.keys)))
+        return list(dict.fromkeys((self.instance, self.arm)))
 
     @property
     def conversion(self) -> str:

@@ -7,10 +7,7 @@ instances whole.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -23,77 +20,26 @@ from influential_bandits.logs.controls import kind_of_type
 from influential_bandits.logs.event_scan import EventScan
 from influential_bandits.logs.find_columns import find_columns
 from influential_bandits.logs.items import ItemCodes
-from influential_bandits.logs.label_codes import DistinctHashes, Hashes64, hash_labels
+from influential_bandits.logs.label_codes import DistinctHashes, Hashes, hash_labels
 from influential_bandits.logs.log_builder import describe_source
-from influential_bandits.logs.options import ChunkSizes, ReadingOptions
+from influential_bandits.logs.options import ReadingOptions
 from influential_bandits.logs.remote_folder import RemoteFolder
-from influential_bandits.logs.tables import FileGroup, ParquetFiles, as_dataset, make_read_error
+from influential_bandits.logs.tables import FileGroup, ParquetFiles
 from influential_bandits.logs.times import Clock
 
 
-class FolderFiles(ParquetFiles):
-    """All files of a folder, in groups; what is said about rows names their files."""
-
-    def __init__(self, group: FileGroup, sizes: ChunkSizes, kind: str = "parquet") -> None:
-        super().__init__(group, sizes, kind)
-        self.folder, self.schema = group.folder, group.schema
-        # Files, or parts of files that are read apart: the first row among all, the name, the first
-        # row in the file.
-        self.spans: list[tuple[int, str, int]] = []
-        self.n_rows = 0  # of all files that were counted
-
-    def lines(self, places: Sequence[int]) -> list[str]:
-        """Return rows, counted in each file, with the names of the files."""
-        return [self._line(place) for place in places]
-
-    def _line(self, place: int) -> str:
-        number = bisect_right(self.spans, place, key=itemgetter(0)) - 1
-        start, name, first = self.spans[number]
-        return f"{place - start + first} of {name or self.name}"
-
-    def count(self, group: FileGroup, rows: Sequence[int]) -> None:
-        """Take note of the rows of each file of the next group."""
-        for name, number in zip(group.files, rows, strict=True):
-            start, latest, first = self.spans[-1] if self.spans else (0, None, 0)
-            first = first + self.n_rows - start if latest == name else 0
-            self.spans.append((self.n_rows, name, first))
-            self.n_rows += number
-
-    def groups(self) -> list[FileGroup]:
-        """Return small neighbouring files together, and large ones in parts."""
-        groups: list[FileGroup] = []
-        names: list[str] = []
-        size = 0
-        for file in self.listing.taken if self.listing else ():
-            size += file.size
-            if size > self.sizes.group and names:
-                groups.append(FileGroup(self.folder, tuple(names), self.schema))
-                names, size = [], file.size
-            if file.size > self.sizes.split:
-                groups += self._parts(file.name)
-                size = 0
-            else:
-                names.append(file.name)
-        if names:
-            groups.append(FileGroup(self.folder, tuple(names), self.schema))
-        return groups
-
-    def _parts(self, name: str) -> list[FileGroup]:
-        """Return a file in parts, if it has too many rows for a partition."""
-        try:
-            (file,) = as_dataset(self.folder, [name], self.schema).get_fragments()
-            rows = [group.num_rows for group in file.row_groups]
-        except (arrow().ArrowException, OSError) as error:
-            raise make_read_error(name or self.name, error) from None
-        if sum(rows) <= self.sizes.largest_partition:
-            return [FileGroup(self.folder, (name,), self.schema)]
-        starts = np.cumsum([0, *rows[:-1]]) // self.sizes.partition
-        return [
-            FileGroup(
-                self.folder, (name,), self.schema, tuple(np.flatnonzero(starts == n).tolist())
-            )
-            for n in np.unique(starts)
-        ]
+def _group_files(source: ParquetFiles) -> list[FileGroup]:
+    """Return the files of a folder, small neighbours together."""
+    groups: list[list[str]] = [[]]
+    size = 0
+    for file in source.listing.taken if source.listing else ():
+        size += file.size
+        if size > source.sizes.group and groups[-1]:
+            groups.append([])
+            size = file.size
+        groups[-1].append(file.name)
+    folder, schema = source.group.folder, source.group.schema
+    return [FileGroup(folder, tuple(names), schema) for names in groups]
 
 
 @dataclass(frozen=True)
@@ -131,7 +77,7 @@ class GroupSummary:
     items: list[str]
     categories: dict[str, list[str]]  # of controls
     bad: dict[str, Fault]
-    instances: Hashes64  # ascending
+    instances: Hashes  # ascending
     span: tuple[float, float]  # first and last time of good rows
 
 
@@ -139,10 +85,9 @@ class GroupSummary:
 class FolderScan:
     """What a folder holds."""
 
-    source: FolderFiles
+    source: ParquetFiles
     reader: GroupReader
     groups: list[FileGroup]
-    starts: list[int]  # rows of the folder before each group
     events: list[int]  # good rows of each group
     codes: ItemCodes
     bad: BadRows
@@ -162,18 +107,18 @@ def scan_partitions(
     folder: RemoteFolder, plan: ReadingOptions, execution: Execution, progress: bool | None
 ) -> FolderScan:
     """Read all files of a folder through, group by group."""
-    source = FolderFiles.at(folder, plan.sizes, counted=False)
-    plan = settle_controls(find_columns(plan, source, items=False), source.schema)
+    source = ParquetFiles.at(folder, plan.sizes, counted=False)
+    plan = settle_controls(find_columns(plan, source, items=False), source.group.schema)
     codes = ItemCodes(plan)
-    groups = source.groups()
+    groups = _group_files(source)
     reader = GroupReader(plan, _settle_clock(source, plan))
     bar = Progress(f"scanning {source.name}", len(groups), progress)
-    bad, starts, events, met = BadRows(source), [], [], 0
+    bad, events, met = BadRows(source), [], 0
     instances, span = DistinctHashes(plan.sizes.hashes), (np.inf, -np.inf)
-    for group, summary in zip(groups, execution.map(reader, groups, bar), strict=True):
-        starts.append(source.n_rows)
-        _count_bad_rows(bad, summary.bad, source.n_rows)
-        source.count(group, summary.rows)
+    source.rows = []
+    for summary in execution.map(reader, groups, bar):
+        _count_bad_rows(bad, summary.bad, sum(source.rows))
+        source.rows += summary.rows
         events.append(summary.events)
         if not codes.fixed:
             codes.encode(arrow().array(summary.items, arrow().string()))
@@ -185,7 +130,7 @@ def scan_partitions(
     # that happens in one of 4,000 logs, and costs no more than sorting what need not be sorted.
     distinct = len(instances.values())
     whole = distinct == met
-    return FolderScan(source, reader, groups, starts, events, codes, bad, distinct, whole, span)
+    return FolderScan(source, reader, groups, events, codes, bad, distinct, whole, span)
 
 
 def settle_controls(plan: ReadingOptions, schema: Any) -> ReadingOptions:
@@ -204,7 +149,7 @@ def _count_bad_rows(bad: BadRows, more: dict[str, Fault], start: int) -> None:
             bad.faults[reason].example = fault.example
 
 
-def _settle_clock(source: FolderFiles, plan: ReadingOptions) -> Clock:
+def _settle_clock(source: ParquetFiles, plan: ReadingOptions) -> Clock:
     """Look at the first rows that have times, as reading them all at once would."""
     clock = plan.clock
     if plan.time is None:

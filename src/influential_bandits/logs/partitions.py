@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from influential_bandits.checks import Closing
 from influential_bandits.errors import InvalidInput, InvalidLog
@@ -17,7 +15,7 @@ from influential_bandits.execution.local import resolve_execution
 from influential_bandits.execution.progress import Progress
 from influential_bandits.logs.event_scan import Events
 from influential_bandits.logs.items import ItemCodes
-from influential_bandits.logs.label_codes import DistinctHashes
+from influential_bandits.logs.label_codes import DistinctHashes, Hashes
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.log_builder import collect_events
 from influential_bandits.logs.membership import Membership
@@ -25,21 +23,15 @@ from influential_bandits.logs.options import show_options, take_options
 from influential_bandits.logs.partition_scan import FolderScan, GroupReader, scan_partitions
 from influential_bandits.logs.remote_folder import RemoteFolder, join_names
 from influential_bandits.logs.shuffle import (
+    Chunks,
     ChunkWriter,
     ShuffledPartition,
     find_partitions,
-    find_repeated_rows,
     read_events,
     write_events,
-    write_keys,
 )
 from influential_bandits.logs.tables import FileGroup
 from influential_bandits.logs.temporary import TemporaryFolder
-from influential_bandits.numerics.arrays import Ints
-
-__all__ = ["Partition", "PartitionedLog", "open_partitions"]
-
-NOTHING = np.zeros(0, np.int64)  # no rows
 
 
 @show_options("separator", "columns")
@@ -76,7 +68,7 @@ def open_partitions(
     folder : path or URL, optional
         Where temporary files go: a folder that exists and that all workers reach. By default
         where the system puts them, if the log is on this computer; logs elsewhere need it if they
-        have to be repartitioned, or with ``key``. They are removed when the log is closed or no
+        have to be repartitioned. They are removed when the log is closed or no
         longer used, or if it cannot be opened; those of a process that was killed, by the next
         that puts files there on this computer.
     progress : bool, optional
@@ -114,125 +106,57 @@ def open_partitions(
     where = resolve_execution(execution)
     source = RemoteFolder.at(address)
     scan = scan_partitions(source, plan, where, progress)
-    work = _FolderWork(scan, None if folder is None else RemoteFolder.at(folder), where, progress)
-    repeated = work.find_repeated() if plan.keys else NOTHING
-    if len(repeated):
-        scan.bad.add("duplicate key", repeated)
-    scan.bad.check(plan.bad_rows, sum(scan.events) - len(repeated))
+    scan.bad.check(plan.bad_rows, sum(scan.events))
     membership, _ = scan.codes.membership()
     categories = scan.codes.controls.categories()
-    common = CommonParts(scan.reader, membership, scan.describe(), categories, _identify(scan))
-    if scan.whole and max(scan.events) <= plan.sizes.largest_partition and not len(repeated):
+    common = CommonParts(scan.reader, membership, scan.describe(), categories)
+    if scan.whole and max(scan.events) <= plan.sizes.largest_partition:
         parts = zip(scan.groups, scan.events, strict=True)
         return PartitionedLog(
             [Partition(*part, common) for part in parts if part[1]], scan.instances
         )
-    temporary, partitions, instances = work.shuffle(repeated)
+    temporary = _make_temporary(scan, None if folder is None else RemoteFolder.at(folder))
+    partitions, instances = _shuffle(scan, temporary, where, progress)
     return PartitionedLog.of_shuffled(partitions, replace(common, temporary=temporary), instances)
 
 
-@dataclass(frozen=True)
-class _FolderWork:
-    """What is done where the execution says, group of files by group of files."""
-
-    scan: FolderScan
-    parent: RemoteFolder | None  # where temporary files go
-    execution: Execution
-    progress: bool | None
-
-    def find_repeated(self) -> Ints:
-        """Return the rows of the folder, in order, whose key an earlier row has.
-
-        Keys of all files are brought together by their hashes: nobody holds more than a partition
-        of them, and this process no more than the rows that repeat a key.
-        """
-        temporary = self._make_temporary("to compare keys")
-        try:
-            label = f"comparing keys of {self.scan.source.name}"
-            write = _GroupWriter(self.scan.reader, temporary.folder, self._count(), keys=True)
-            written = self._map(write, list(self._tasks(NOTHING)), label)
-            partitions = find_partitions(temporary.folder, written)
-            repeated = self._map(find_repeated_rows, partitions, label)
-        finally:
-            temporary.remove()
-        return np.sort(np.concatenate([NOTHING, *repeated]))
-
-    def shuffle(self, repeated: Ints) -> tuple[TemporaryFolder, list[ShuffledPartition], int]:
-        """Sort all events but repeated ones by instance; return where they are."""
-        temporary = self._make_temporary("to bring the events of each instance together")
-        try:
-            label = f"sorting {self.scan.source.name} by instance"
-            count = self._count(len(repeated))
-            write = _GroupWriter(self.scan.reader, temporary.folder, count, keys=False)
-            written = self._map(write, list(self._tasks(repeated)), label)
-        except BaseException:
-            temporary.remove()
-            raise
-        instances = DistinctHashes(self.scan.reader.plan.sizes.hashes)
-        for _, some in written:
-            instances.add(some)
-        partitions = find_partitions(temporary.folder, (chunks for chunks, _ in written))
-        return temporary, partitions, len(instances.values())
-
-    def _make_temporary(self, purpose: str) -> TemporaryFolder:
-        source = self.scan.source.folder
-        if self.parent is None and not source.local:
-            raise InvalidInput(
-                f"{source.address} is not on this computer: temporary files are needed {purpose}; "
-                "name a folder for them that all workers reach, with folder= (--temporary on the "
-                "command line)"
-            )
-        return TemporaryFolder(self.parent)
-
-    def _count(self, without: int = 0) -> int:
-        return self.scan.reader.plan.sizes.count_partitions(sum(self.scan.events) - without)
-
-    def _map(self, work: Any, tasks: Sequence[Any], label: str) -> list[Any]:
-        bar = Progress(label, len(tasks), self.progress)
-        return list(self.execution.map(work, tasks, bar))
-
-    def _tasks(self, repeated: Ints) -> Iterator[_GroupTask]:
-        """Yield each group with its first row in the folder, and its rows that are left out."""
-        starts = self.scan.starts
-        bounds = np.searchsorted(repeated, [*starts, self.scan.source.n_rows])
-        for n, group in enumerate(self.scan.groups):
-            rows = repeated[bounds[n] : bounds[n + 1]]
-            yield _GroupTask(group, starts[n], rows - starts[n])
+def _make_temporary(scan: FolderScan, parent: RemoteFolder | None) -> TemporaryFolder:
+    """Make a folder for the events of a log, where all workers reach it."""
+    source = scan.source.group.folder
+    if parent is None and not source.local:
+        raise InvalidInput(
+            f"{source.address} is not on this computer: temporary files are needed to bring the "
+            "events of each instance together; name a folder for them that all workers reach, with "
+            "folder= (--temporary on the command line)"
+        )
+    return TemporaryFolder(parent)
 
 
-class _GroupTask(NamedTuple):
-    group: FileGroup
-    start: int  # rows of the folder before this group
-    repeated: Ints  # rows of the group to leave out
+def _shuffle(
+    scan: FolderScan, temporary: TemporaryFolder, execution: Execution, progress: bool | None
+) -> tuple[list[ShuffledPartition], int]:
+    """Sort all events by instance into files; return where they are, and how many instances."""
+    number = scan.reader.plan.sizes.count_partitions(sum(scan.events))
+    write = partial(_write_group, scan.reader, temporary.folder, number)
+    bar = Progress(f"sorting {scan.source.name} by instance", len(scan.groups), progress)
+    try:
+        written = list(execution.map(write, scan.groups, bar))
+    except BaseException:
+        temporary.remove()
+        raise
+    instances = DistinctHashes(scan.reader.plan.sizes.hashes)
+    for _, some in written:
+        instances.add(some)
+    partitions = find_partitions(temporary.folder, (chunks for chunks, _ in written))
+    return partitions, len(instances.values())
 
 
-@dataclass(frozen=True)
-class _GroupWriter:
-    """Cuts the keys, or the events, of a group of files into partitions, wherever it is called."""
-
-    reader: GroupReader
-    folder: RemoteFolder
-    partitions: int
-    keys: bool
-
-    def __call__(self, task: _GroupTask) -> Any:
-        held = self.reader.plan.sizes.held
-        writer = ChunkWriter(self.folder, lambda: self.partitions, held)
-        scan = self.reader.scan(task.group)
-        if self.keys:
-            return write_keys(scan, writer, task.start)
-        return write_events(scan, writer, task.repeated)
-
-
-def _identify(scan: FolderScan) -> str:
-    """Return a digest of files, by size and time, and options; "" if files do not tell the time."""
-    files = scan.source.listing.taken if scan.source.listing else []
-    if not all(file.changed for file in files):
-        return ""
-    plan = scan.reader.plan
-    arms = None if plan.arm_names is None else list(plan.arm_names)
-    inputs = (scan.source.folder.address, files, replace(plan, arm_names=arms, key=plan.keys))
-    return hashlib.sha256(repr(inputs).encode()).hexdigest()[:16]
+def _write_group(
+    reader: GroupReader, folder: RemoteFolder, partitions: int, group: FileGroup
+) -> tuple[Chunks, Hashes]:
+    """Cut the events of a group of files into partitions, wherever this is called."""
+    writer = ChunkWriter(folder, lambda: partitions, reader.plan.sizes.held)
+    return write_events(reader.scan(group), writer)
 
 
 @dataclass(frozen=True)
@@ -243,7 +167,6 @@ class CommonParts:
     membership: Membership
     about: dict[str, Any]
     categories: dict[str, tuple[str, ...]]  # of controls
-    job: str = ""  # tells one reading of one state of the files from another, if anything does
     temporary: TemporaryFolder | None = None  # so that it stays as long as a partition is in use
 
     def __getstate__(self) -> dict[str, Any]:
@@ -286,14 +209,6 @@ class Partition:
         names = [name or self.group.folder.name for name in self.group.files]
         return f"Partition({self.n_events:,} events of {join_names(names)})"
 
-    @property
-    def identity(self) -> str:
-        """What tells its events from any others without reading them; "" if nothing does."""
-        group = self.group
-        if isinstance(group, ShuffledPartition):
-            return self.common.job and f"{self.common.job} {group.numbers}"
-        return self.common.job and f"{self.common.job} {group.files} {group.row_groups}"
-
     def load(self) -> EventLog:
         """Read the events; arms and items have the same numbers in all partitions."""
         common, group = self.common, self.group
@@ -305,7 +220,7 @@ class Partition:
             events = read_events(group, codes)
         else:
             scan = common.reader.scan(group)
-            codes, events = scan.codes, (replace(some, key=None) for some in scan)
+            codes, events = scan.codes, iter(scan)
         builder = collect_events(events)
         places = codes.places(common.membership)
         good = [n for n in range(len(places)) if n not in codes.unusable]

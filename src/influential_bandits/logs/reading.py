@@ -14,8 +14,6 @@ from influential_bandits.logs.log_builder import collect_events, describe_source
 from influential_bandits.logs.options import AUTO, show_options, take_options
 from influential_bandits.logs.sources import open_source
 
-__all__ = ["read_log"]
-
 NO_TIME = (
     "no column of {} looks like a time, so that the order of rows is taken for the order of time: "
     "name one with time=, or pass time=None"
@@ -60,10 +58,6 @@ def read_log(source: str | Path | Any, *, progress: bool | None = None, **option
         What becomes of items of several arms; see :class:`Membership`.
     seed : int
         Of the random choice.
-    key : str or sequence of str, optional
-        Columns whose combination must be unique; all rows but the first of the same key are bad.
-        Without it, events that repeat instance, time, item and loss of another are kept and
-        counted in ``about["repeated"]``.
     item : str or None
         Column of labels that say what was met more finely than the arm, such as the film where the
         arm is its genre; read as the control "item". None: there is no such column.
@@ -134,7 +128,6 @@ def read_log(source: str | Path | Any, *, progress: bool | None = None, **option
     codes = ItemCodes(plan)
     scan = EventScan(opened, plan, codes, progress)
     builder = collect_events(scan)
-    builder.drop_repeated_keys(scan.bad)
     scan.bad.check(plan.bad_rows, builder.size)
     membership, final = codes.membership()
     about = describe_source(opened, plan, scan.bad, scan.control_kinds, scan.clock, scan.span)

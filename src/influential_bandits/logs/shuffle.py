@@ -22,8 +22,7 @@ from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.label_codes import (
     Codes,
     DistinctHashes,
-    Hashes64,
-    find_repeated_keys,
+    Hashes,
     hash_labels,
 )
 from influential_bandits.logs.remote_folder import RemoteFolder
@@ -71,10 +70,10 @@ class ChunkWriter:
         self._partitions = 0
         self._chunks: Chunks = {}
         self._batches: list[Any] = []
-        self._hashes: list[Hashes64] = []
+        self._hashes: list[Hashes] = []
         self._waiting = 0
 
-    def add(self, hashes: Hashes64, columns: dict[str, Any]) -> None:
+    def add(self, hashes: Hashes, columns: dict[str, Any]) -> None:
         """Add rows, each to the partition of its hash."""
         self._batches.append(arrow().RecordBatch.from_pydict(columns))
         self._hashes.append(hashes)
@@ -138,18 +137,13 @@ def find_partitions(
     ]
 
 
-def write_events(scan: EventScan, writer: ChunkWriter, repeated: Ints) -> tuple[Chunks, Hashes64]:
-    """Write checked events by instance, without rows that repeat a key.
-
-    Returns what was written, and the hashes of all instances.
-    """
+def write_events(scan: EventScan, writer: ChunkWriter) -> tuple[Chunks, Hashes]:
+    """Write checked events by instance; return what was written, and hashes of all instances."""
     instances = DistinctHashes(scan.plan.sizes.hashes)
-    for every in scan:
-        events = every.take(~np.isin(every.row, repeated)) if len(repeated) else every
-        if len(events.instance):
-            hashes = hash_labels(events.instance)
-            instances.add(hashes)
-            writer.add(hashes, _as_columns(events, scan.codes))
+    for events in scan:
+        hashes = hash_labels(events.instance)
+        instances.add(hashes)
+        writer.add(hashes, _as_columns(events, scan.codes))
     return writer.finish(), instances.values()
 
 
@@ -191,24 +185,5 @@ def read_events(partition: ShuffledPartition, codes: ItemCodes) -> Iterator[Even
             codes.encode(columns["item"]),
             columns["loss"].to_numpy(),
             columns["time"].to_numpy() if "time" in columns else None,
-            np.zeros(0, np.int64),
-            None,
             controls,
         )
-
-
-def write_keys(scan: EventScan, writer: ChunkWriter, start: int = 0) -> Chunks:
-    """Write the keys of all rows, which are numbered from ``start`` on."""
-    for events in scan:
-        if events.key is not None:
-            first, second = events.key[:, 0].copy(), events.key[:, 1].copy()
-            writer.add(first, {"first": first, "second": second, "row": events.row + start})
-    return writer.finish()
-
-
-def find_repeated_rows(partition: ShuffledPartition) -> Ints:
-    """Return the rows whose key an earlier row has; all rows of a key are in one partition."""
-    table = arrow().Table.from_batches(list(partition.batches()))
-    first, second, row = (table[name].to_numpy() for name in ("first", "second", "row"))
-    repeated: Ints = row[find_repeated_keys(np.stack([first, second], axis=1))]
-    return repeated

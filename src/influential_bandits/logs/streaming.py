@@ -12,23 +12,17 @@ from influential_bandits.logs.event_scan import EventScan
 from influential_bandits.logs.find_columns import find_columns
 from influential_bandits.logs.items import ItemCodes
 from influential_bandits.logs.log_builder import describe_source
-from influential_bandits.logs.options import ReadingOptions, show_options, take_options
+from influential_bandits.logs.options import show_options, take_options
 from influential_bandits.logs.partition_scan import GroupReader
-from influential_bandits.logs.partitions import NOTHING, CommonParts, PartitionedLog
+from influential_bandits.logs.partitions import CommonParts, PartitionedLog
 from influential_bandits.logs.remote_folder import RemoteFolder
 from influential_bandits.logs.shuffle import (
     ChunkWriter,
     find_partitions,
-    find_repeated_rows,
     write_events,
-    write_keys,
 )
 from influential_bandits.logs.sources import open_source
-from influential_bandits.logs.tables import Source
 from influential_bandits.logs.temporary import TemporaryFolder
-from influential_bandits.numerics.arrays import Ints
-
-__all__ = ["stream_log"]
 
 FINER = 8  # parts on disk for each partition, as their number is estimated while a file is read
 
@@ -58,8 +52,7 @@ def stream_log(
     progress : bool, optional
         As for :func:`read_log`.
     **options
-        Everything else that :func:`read_log` takes; items are read if ``item`` names them. With
-        ``key`` the source is read twice.
+        Everything else that :func:`read_log` takes; items are read if ``item`` names them.
 
     Returns
     -------
@@ -82,15 +75,12 @@ def stream_log(
     opened = open_source(source, plan)
     plan = find_columns(plan, opened, items=False)
     parent = None if folder is None else RemoteFolder.at(folder)
-    repeated = _find_repeated(opened, plan, parent, progress) if plan.keys else NOTHING
     temporary, codes = TemporaryFolder(parent), ItemCodes(plan)
     try:
         scan = EventScan(opened, plan, codes, progress)
         writer = ChunkWriter(temporary.folder, _count_partitions(scan), plan.sizes.held)
-        written, instances = write_events(scan, writer, repeated)
+        written, instances = write_events(scan, writer)
         partitions = find_partitions(temporary.folder, [written], plan.sizes.partition)
-        if len(repeated):
-            scan.bad.add("duplicate key", repeated)
         scan.bad.check(plan.bad_rows, sum(each.rows for each in partitions))
     except BaseException:
         temporary.remove()
@@ -119,17 +109,3 @@ def _count_partitions(scan: EventScan) -> Callable[[], int]:
         return scan.plan.sizes.count_partitions(int(np.ceil(FINER * scan.rows / share)))
 
     return count
-
-
-def _find_repeated(
-    source: Source, plan: ReadingOptions, parent: RemoteFolder | None, progress: bool | None
-) -> Ints:
-    """Return the rows, in order, whose key an earlier row has."""
-    temporary = TemporaryFolder(parent)
-    try:
-        scan = EventScan(source, plan, ItemCodes(plan), progress)
-        writer = ChunkWriter(temporary.folder, _count_partitions(scan), plan.sizes.held)
-        partitions = find_partitions(temporary.folder, [write_keys(scan, writer)])
-        return np.sort(np.concatenate([NOTHING, *map(find_repeated_rows, partitions)]))
-    finally:
-        temporary.remove()

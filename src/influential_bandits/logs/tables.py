@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+import numpy as np
+
 from influential_bandits.checks import make_printable, optional_module
 from influential_bandits.errors import InvalidLog
 from influential_bandits.logs.columns import arrow
@@ -97,7 +99,6 @@ class FileGroup:
     folder: RemoteFolder
     files: tuple[str, ...]
     schema: Any = field(repr=False)
-    row_groups: tuple[int, ...] | None = None  # of a file that is read in parts
 
 
 class ParquetFiles(Source):
@@ -144,14 +145,25 @@ class ParquetFiles(Source):
         for file in data.get_fragments():
             # One row group at a time: Arrow keeps all bytes of what it reads in one go.
             parts = file.split_by_row_group() if self.kind == "parquet" else [file]
-            for number in range(len(parts)) if group.row_groups is None else group.row_groups:
-                yield from parts[number].to_batches(
+            for part in parts:
+                yield from part.to_batches(
                     schema=data.schema,
                     columns=list(columns),
                     batch_size=self.sizes.rows,
                     batch_readahead=1,
                     fragment_readahead=1,
                 )
+
+    def lines(self, places: Sequence[int]) -> Sequence[int | str]:
+        """Return rows as they are counted in each file, with its name where there are several."""
+        if len(self.group.files) == 1:
+            return list(places)
+        starts = np.cumsum([0, *self.rows])
+        files = np.searchsorted(starts, places, "right") - 1
+        return [
+            f"{place - starts[n]} of {self.group.files[n]}"
+            for place, n in zip(places, files.tolist(), strict=True)
+        ]
 
 
 def as_dataset(

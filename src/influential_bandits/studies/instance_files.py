@@ -1,4 +1,4 @@
-"""Instance files: what is known of one, and policies on one at once, or on many in pieces."""
+"""Instance files: policies on one at once, or on many in pieces."""
 
 from __future__ import annotations
 
@@ -18,9 +18,6 @@ from influential_bandits.files import parse_json, read_regular, write_atomically
 from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.fingerprints import package_digest
-from influential_bandits.optima.certificate import TOLERANCE, Certificate
-from influential_bandits.optima.difficulty import difficulty
-from influential_bandits.optima.path import optimum
 from influential_bandits.piece_store import make_folder
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.registry import code_digest, policy_from_text
@@ -131,10 +128,10 @@ def list_instance_files(paths: Sequence[Path]) -> list[Path]:
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
-            found = sorted(path.glob("*.json"))
-            if not found:
+            inside = sorted(path.glob("*.json"))
+            if not inside:
                 raise InvalidInput(f"{path} is a folder without instance files (*.json)")
-            files += found
+            files += inside
         else:
             files.append(path)
     return files
@@ -241,43 +238,4 @@ def _format_means(rows: Rows, players: list[Policy]) -> str:
             lines.append([policy.label, name, *means])
     return format_table(
         [f"mean {what}", "instance", *(f"T = {mark:,}" for mark in marks)], lines, 2
-    )
-
-
-def describe_file(path: Path, horizon: int) -> str:
-    """Return what is known of an instance: kind, spectrum, difficulty, optimum."""
-    instance = Instance.load(path)
-    lines = [repr(instance)]
-    if instance.n_arms <= 2000:
-        eigenvalues = np.linalg.eigvalsh(instance.interaction.to_dense())
-        shown = ", ".join(number(float(v)) for v in eigenvalues[::-1][:8])
-        lines.append(f"Spectrum: {shown}{', …' if len(eigenvalues) > 8 else ''}")
-    try:
-        judged = difficulty(instance)
-        lines.append(f"Difficulty: {judged.verdict} (leaning {judged.leaning}): {judged.reason}")
-        shares = sorted(zip(judged.mix, instance.arm_names, strict=True), reverse=True)[:8]
-        lines.append(
-            "Best mix p*: " + ", ".join(f"{arm} {share:.1%}" for share, arm in shares if share > 0)
-        )
-    except NotApplicable as reason:
-        lines.append(f"Difficulty: {reason}")
-    try:
-        best = optimum(instance, horizon)
-        order = np.argsort(-best.counts, kind="stable")[:8]
-        counts = ", ".join(
-            f"{instance.arm_names[i]} {best.counts[i]:,.6g}" for i in order if best.counts[i] > 0
-        )
-        lines.append(f"Optimum for T = {horizon:,}: loss {best.loss:,.6g}; counts {counts}")
-        lines.append(f"Certificate: {_describe_certificate(best.certificate)}")
-    except NotApplicable as reason:
-        lines.append(f"Optimum: {reason}")
-    return "\n".join(lines)
-
-
-def _describe_certificate(certificate: Certificate) -> str:
-    proved = "proved optimal" if certificate.is_optimal() else "NOT proved optimal"
-    return (
-        f"{proved} by {certificate.method}; relative residuals: constraints "
-        f"{certificate.primal:.1e}, gradient {certificate.dual:.1e}, duality gap "
-        f"{certificate.gap:.1e} (at most {TOLERANCE:.0e} each)"
     )

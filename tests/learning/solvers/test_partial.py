@@ -280,7 +280,6 @@ EVERY = {
     "drift": DriftModel(pooling="partial"),
     "diagonal": partial("diagonal"),
     "symmetric": partial("symmetric"),
-    "free": partial("free"),
     "psd": partial("psd"),
     "both": partial("symmetric", drift=True),
 }

@@ -23,7 +23,7 @@ from event_logs import (
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from influential_bandits.learning.statistics.design import FREE, SYMMETRIC, Design, event_columns
+from influential_bandits.learning.statistics.design import SYMMETRIC, Design, event_columns
 from influential_bandits.learning.statistics.pooled_sums import (
     add_score_squares,
     arm_sums,
@@ -441,7 +441,7 @@ def test_chunks_are_as_large_as_they_may_be():
 @pytest.mark.parametrize("single", [True, False])
 def test_order_and_division_of_instances_do_not_matter(single):
     log = random_log(6, 3, [5, 12, 0, 7, 3, 9], single=single)
-    design = Design(3, FREE, 0.9, 0.0, 1, 0.5, np.zeros(3))
+    design = Design(3, SYMMETRIC, 0.9, 0.0, 1, 0.5, np.zeros(3))
     variances = RandomEffects(0.5, 2.0, 1.0)
     allowed = 2 * slow_pooled(log, design, variances)[1]
     one = pooled_gram([log], design, variances, execution=1)

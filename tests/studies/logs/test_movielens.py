@@ -9,7 +9,7 @@ from report_files import check_pictures, check_report, check_summary
 
 import influential_bandits as ib
 from influential_bandits.errors import InfluentialBanditsError, InvalidInput
-from influential_bandits.studies.logs.movielens import _threshold, study_movielens
+from influential_bandits.studies.logs.movielens import choose_threshold, study_movielens
 
 pytestmark = pytest.mark.long
 
@@ -18,13 +18,10 @@ SECTIONS = [
     "log",
     "paper-4-2",
     "paper-5-1",
-    "gradient-descent",
     "ladder",
-    "ladder-random-genre",
     "ladder-item-quality",
     "influence-test",
     "influence-test-without-controls",
-    "interaction",
 ]
 LAST, ROLLING = "MSE of the last rating, {} (leave-last-out)", "MSE of the last fifth, {} (rolling)"
 RUNG, GAIN = "mean squared error one step ahead: {}", "error saved by {}, in %"
@@ -42,18 +39,11 @@ KNOWN = {
                 "ridge_symmetric": 1000.0,
             },
             "ladder": {"memory": 0.98, "ridge": 1000.0},
-            "ladder-random-genre": {"memory": 0.98, "ridge": 1000.0},
         },
         "last": [0.6374459671853114, 0.5964681766408962, 0.5680787694521844],
         "rolling": [0.6806981441592063, 0.652097065325429, 0.6496597975200978],
         "ladder": [0.8706215279176176, 0.7415069239510049, 0.7404535764078037, 0.7395860879567882],
         "gains": [14.830164408572966, 0.14205498413805234, 0.11715635910951505],
-        "ladder-random-genre": [
-            0.9058134514081199,
-            0.7636776292477089,
-            0.7634656360926151,
-            0.7628269793260157,
-        ],
     },
 }
 
@@ -157,20 +147,10 @@ def test_other_data_neither_reproduces_nor_contradicts_the_papers_numbers(studie
 def test_gains_are_what_the_errors_say(studied):
     _, sections = studied
     found = by_claim(sections)
-    for name in ("ladder", "ladder-random-genre"):
-        errors = {rung: found[name][RUNG.format(rung)].ours for rung in rungs()}
-        for one, other in zip(rungs()[1:], rungs(), strict=False):
-            gain = found[name][GAIN.format(f"{one} over {other}")].ours
-            assert gain == pytest.approx(100.0 * (1.0 - errors[one] / errors[other]), abs=1e-9)
-
-
-def test_the_descent_comes_closer_with_steps(studied):
-    _, sections = studied
-    found = by_claim(sections)["gradient-descent"]
-    above = [f.ours for claim, f in found.items() if claim.startswith("error above")]
-    assert above == sorted(above, reverse=True)
-    assert above[-1] >= -1e-6, "nothing is below a certified optimum"
-    assert found["largest duality gap of the convex fits, relative"].ours < 1e-6
+    errors = {rung: found["ladder"][RUNG.format(rung)].ours for rung in rungs()}
+    for one, other in zip(rungs()[1:], rungs(), strict=False):
+        gain = found["ladder"][GAIN.format(f"{one} over {other}")].ours
+        assert gain == pytest.approx(100.0 * (1.0 - errors[one] / errors[other]), abs=1e-9)
 
 
 def smallest_p_value(findings):
@@ -208,11 +188,11 @@ def lengths_log(*lengths):
     ids=["enough", "one too few", "shorter", "few users", "too short for all"],
 )
 def test_the_threshold_is_the_papers_or_the_largest_that_leaves_ten(lengths, least):
-    assert _threshold(lengths_log(*lengths), None) == least
+    assert choose_threshold(lengths_log(*lengths), None) == least
 
 
 def test_a_threshold_that_was_asked_for_is_taken():
-    assert _threshold(lengths_log(50, 20), 50) == 50
+    assert choose_threshold(lengths_log(50, 20), 50) == 50
 
 
 def test_a_threshold_that_leaves_nobody_is_refused_with_the_longest_history(
@@ -225,7 +205,7 @@ def test_a_threshold_that_leaves_nobody_is_refused_with_the_longest_history(
 @pytest.mark.parametrize("least", [0, -5])
 def test_a_threshold_that_is_none_is_refused(least, refused):
     with refused(InvalidInput, "min", str(least)):
-        _threshold(lengths_log(50, 20), least)
+        choose_threshold(lengths_log(50, 20), least)
 
 
 def test_users_with_few_ratings_get_a_study_or_a_sentence(tmp_path):
@@ -294,16 +274,14 @@ def test_real_errors_of_the_papers_comparison_are_the_known_ones(real):
             assert found[part][claim.format(name)].ours == pytest.approx(value, rel=close), name
 
 
-@pytest.mark.parametrize("name", ["ladder", "ladder-random-genre"])
-def test_real_ladders_are_the_known_ones(name, real):
+def test_the_real_ladder_is_the_known_one(real):
     known, _, sections = real
-    found = by_claim(sections)[name]
-    for rung, value in zip(rungs(), known[name], strict=True):
+    found = by_claim(sections)["ladder"]
+    for rung, value in zip(rungs(), known["ladder"], strict=True):
         assert found[RUNG.format(rung)].ours == pytest.approx(value, rel=1e-5), rung
-    if name == "ladder":
-        for n, value in enumerate(known["gains"]):
-            claim = GAIN.format(f"{rungs()[n + 1]} over {rungs()[n]}")
-            assert found[claim].ours == pytest.approx(value, abs=1e-3), claim
+    for n, value in enumerate(known["gains"]):
+        claim = GAIN.format(f"{rungs()[n + 1]} over {rungs()[n]}")
+        assert found[claim].ours == pytest.approx(value, abs=1e-3), claim
 
 
 def test_most_of_what_looks_like_influence_is_the_order_of_films(real):

@@ -22,9 +22,6 @@ Array: TypeAlias = Any  # of float64
 
 ROOT2 = math.sqrt(2.0)
 ITERATIONS = 60
-# Of a covariance in units of its standard deviations: solving loses half of the digits at most,
-# or the fit itself says that the log does not determine it.
-ROUNDING = 1e-8
 
 
 class PsdSolution(NamedTuple):
@@ -324,28 +321,3 @@ def svec_scale(arms: int) -> Array:
         out[n] = 1.0
         n += 1
     return out
-
-
-def is_covariance(matrix: Any, size: int) -> bool:
-    """Tell whether a matrix (size, size) is symmetric and positive semi-definite, up to rounding.
-
-    Measured in units of its own standard deviations, where no entry of a covariance exceeds one.
-    """
-    try:
-        given = np.asarray(matrix, np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return False
-    if given.shape != (size, size) or not np.isfinite(given).all():
-        return False
-    own = np.diag(given)
-    if (own < 0.0).any():
-        return False
-    varies = own > 0.0
-    if not varies.all() and np.abs(given[~varies]).max() > ROUNDING * own.max(initial=0.0):
-        return False  # what never varies varies with nothing
-    unit = np.sqrt(own[varies])
-    scaled = given[np.ix_(varies, varies)] / unit[:, None] / unit
-    if not len(unit) or not np.isfinite(scaled).all():
-        return not len(unit)
-    lowest: float = np.linalg.eigvalsh(0.5 * (scaled + scaled.T))[0]
-    return bool(lowest >= -size * ROUNDING and np.abs(scaled - scaled.T).max() <= ROUNDING)

@@ -30,7 +30,6 @@ def fit_separately(log: EventLog, design: Design, definite: bool, penalty: Penal
         event_columns(log),
         definite,
         *penalty,
-        log.membership.normalised,
         *out,
     )
     return InstanceFits(*out, bool(determined))
@@ -51,7 +50,6 @@ def _fit_histories(
     definite: bool,
     ridge: float,
     shrinkage: float,
-    normalised: bool,
     coefficients: Floats,
     free: Floats,
     errors: Floats,
@@ -67,7 +65,7 @@ def _fit_histories(
         if number == 0:
             continue
         history_gram(design, events, u, gram)
-        mean = gram[:arms, size].sum() / number if normalised else 0.0
+        mean = gram[:arms, size].sum() / number
         centre_losses(gram, arms, mean, number)
         weights = penalty_weights(design, np.diag(gram)[:-1].copy(), number, ridge, shrinkage)
         solution, unbound, spread, least, determines = solve_penalised(

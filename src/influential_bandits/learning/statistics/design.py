@@ -26,13 +26,12 @@ DAY = 86400.0
 
 
 # Shapes of the interaction matrix; numbers, because compiled code reads them.
-NONE, DIAGONAL, SYMMETRIC, FREE = 0, 1, 2, 3
+NONE, DIAGONAL, SYMMETRIC = 0, 1, 2
 KINDS = {
     "none": NONE,
     "diagonal": DIAGONAL,
     "symmetric": SYMMETRIC,
     "psd": SYMMETRIC,
-    "free": FREE,
 }
 
 
@@ -93,7 +92,6 @@ def interaction_size(kind: int, arms: int) -> int:
         NONE: 0,
         DIAGONAL: arms,
         SYMMETRIC: arms * (arms + 1) // 2,
-        FREE: arms * arms,
     }
     return sizes[kind]
 
@@ -104,27 +102,23 @@ def interaction_entries(kind: int, arms: int) -> list[tuple[int, int]]:
         return [(i, i) for i in range(arms)]
     if kind == SYMMETRIC:
         return [(i, j) for i in range(arms) for j in range(i + 1)]
-    return [(i, j) for i in range(arms) for j in range(arms)] if kind == FREE else []
+    return []
 
 
 def as_matrix(kind: int, arms: int, coefficients: Floats) -> Floats:
     """Return interaction coefficients (..., m) as matrices (..., arms, arms)."""
     out = np.zeros((*coefficients.shape[:-1], arms, arms))
     for n, (i, j) in enumerate(interaction_entries(kind, arms)):
-        out[..., i, j] = coefficients[..., n]
-        if kind == SYMMETRIC:
-            out[..., j, i] = coefficients[..., n]
+        out[..., i, j] = out[..., j, i] = coefficients[..., n]
     return out
 
 
 @inlined
-def place(kind: int, arms: int, i: int, j: int) -> int:
+def place(kind: int, i: int, j: int) -> int:
     """Return which coefficient is entry (i, j) of the matrix."""
     if kind == DIAGONAL:
         return i
-    if kind == SYMMETRIC:
-        return i * (i + 1) // 2 + j if i >= j else j * (j + 1) // 2 + i
-    return i * arms + j
+    return i * (i + 1) // 2 + j if i >= j else j * (j + 1) // 2 + i
 
 
 @inlined
@@ -192,14 +186,14 @@ def regressors(
             i, weight = events.arm[p], events.weight[p]
             for j in range(i if kind == DIAGONAL else 0, i + 1 if kind == DIAGONAL else arms):
                 if counts[j] != 0.0:
-                    index[size], value[size] = start + place(kind, arms, i, j), weight * counts[j]
+                    index[size], value[size] = start + place(kind, i, j), weight * counts[j]
                     size += 1
         return size
     # An item of several arms meets the same symmetric entry twice: sum first, then list.
     for p in range(low, high):
         i, weight = events.arm[p], events.weight[p]
         for j in range(arms):
-            dense[place(kind, arms, i, j)] += weight * counts[j]
+            dense[place(kind, i, j)] += weight * counts[j]
     return list_entries(design, events, n, dense, index, value, size)
 
 
@@ -212,7 +206,7 @@ def list_entries(
     item = events.item[n]
     for p in range(events.members[item], events.members[item + 1]):
         for j in range(arms):
-            spot = place(kind, arms, events.arm[p], j)
+            spot = place(kind, events.arm[p], j)
             if dense[spot] != 0.0:
                 index[size], value[size] = arms + design.controls + spot, dense[spot]
                 dense[spot] = 0.0

@@ -270,7 +270,7 @@ def _integrate_out(
             z[start + i] = share * row[1 + controls]
         elif kind != NONE:
             for j in range(arms):
-                z[start + place(kind, arms, i, j)] += share * row[1 + controls + j]
+                z[start + place(kind, i, j)] += share * row[1 + controls + j]
         z[size] += share * row[width - 1]
     z *= np.sqrt(coupling / left)
 
@@ -285,7 +285,7 @@ def _assemble(design: Design, size: int, blocks: Floats, out: Floats) -> None:
         for c in range(controls):
             spot[1 + c] = arms + c
         for j in range(width - 2 - controls):
-            spot[1 + controls + j] = arms + controls + place(design.kind, arms, i, j)
+            spot[1 + controls + j] = arms + controls + place(design.kind, i, j)
         spot[width - 1] = size
         for a in range(width):
             for b in range(a, width):

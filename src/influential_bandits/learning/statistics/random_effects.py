@@ -12,7 +12,7 @@ from influential_bandits.learning.statistics.design import Events, event_columns
 from influential_bandits.learning.statistics.reduction import single_threaded_algebra
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.compiling import inlined, kernel
+from influential_bandits.numerics.compiling import kernel
 
 
 class RandomEffects(NamedTuple):
@@ -70,18 +70,11 @@ class Cells(NamedTuple):
     total: Floats  # (cells,): their sums
 
 
-@inlined
-def first_arm(events: Events, n: int) -> int:
-    """Return the first arm of event n, or −1."""
-    place = events.members[events.item[n]]
-    return events.arm[place] if place < events.members[events.item[n] + 1] else -1
-
-
 @kernel
 def _gather_cells(events: Events, values: Floats, baseline: Floats) -> tuple[Cells, float]:
     """Return the cells, and the sum of all squares.
 
-    An event of several arms counts for the first of them, and one of no arm for none.
+    An event of several arms counts for the first of them.
     """
     instances, arms, most = events.offsets.size - 1, baseline.size, events.item.size
     spans, arm = np.zeros(instances + 1, np.int64), np.empty(most, np.int32)
@@ -92,12 +85,11 @@ def _gather_cells(events: Events, values: Floats, baseline: Floats) -> tuple[Cel
         times[:] = 0.0
         sums[:] = 0.0
         for n in range(events.offsets[u], events.offsets[u + 1]):
-            i = first_arm(events, n)
-            if i >= 0:
-                value = values[n] - baseline[i]
-                times[i] += 1.0
-                sums[i] += value
-                squares += value * value
+            i = events.arm[events.members[events.item[n]]]
+            value = values[n] - baseline[i]
+            times[i] += 1.0
+            sums[i] += value
+            squares += value * value
         for i in range(arms):
             if times[i] > 0.0:
                 arm[cell], size[cell], total[cell] = i, times[i], sums[i]

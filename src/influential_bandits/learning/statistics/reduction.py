@@ -19,7 +19,7 @@ from influential_bandits.checks import optional_module
 from influential_bandits.errors import InfluentialBanditsError, InvalidLog, Unfinished
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import LocalExecution, resolve_execution
-from influential_bandits.logs.log import EventLog, make_sorted_log
+from influential_bandits.logs.log import EventLog, change_log
 
 CHUNK = 500_000  # events
 EVEN_CHUNKS = 128  # of a log in memory whose instances are fitted one by one
@@ -36,6 +36,10 @@ class HasPartitions(Protocol):
     @property
     def arm_names(self) -> tuple[str, ...]:
         """Names of the arms, the same in all partitions."""
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Where the log comes from and what was done to it."""
 
 
 class _SingleThreadedAlgebra:
@@ -100,7 +104,8 @@ def split_in_chunks(parts: Iterable[Any], chunk: int) -> Iterator[Any]:
     """Yield what one task works on: chunks of logs in memory, and partitions as they are."""
     for part in parts:
         if isinstance(part, EventLog):
-            yield from _without_notes(part).parts(chunk)
+            # What is kept beside a log may be large, and would travel along.
+            yield from change_log(part, about={}).parts(chunk)
         else:
             yield part
 
@@ -112,12 +117,6 @@ def split_evenly(parts: Iterable[Any], chunk: int = CHUNK) -> Iterator[Any]:
             yield from split_in_chunks([part], max(1, min(chunk, len(part) // EVEN_CHUNKS)))
         else:
             yield part
-
-
-def _without_notes(log: EventLog) -> EventLog:
-    """Return a log without what is kept beside it, which may be large, and would travel along."""
-    columns = (log.instances, log.offsets, log.item, log.loss, log.time, log.membership)
-    return make_sorted_log(*columns, {}, log.controls)
 
 
 def apply_to_part(work: Callable[[EventLog], Any], part: Any) -> tuple[tuple[str, ...], Any]:

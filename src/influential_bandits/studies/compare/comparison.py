@@ -22,14 +22,13 @@ from influential_bandits.studies.report.content import Opening, Picture, Section
 from influential_bandits.studies.report.export import format_csv, format_latex
 from influential_bandits.studies.report.html import render_inline
 from influential_bandits.studies.report.results import draw_figures, write_results
-from influential_bandits.studies.report.static import FORMATS, draw, draw_named, draw_panels
+from influential_bandits.studies.report.static import draw, draw_named
 from influential_bandits.studies.report.text import format_table
 from influential_bandits.studies.runner.rows import concatenate
 from influential_bandits.studies.runner.store import write_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -105,24 +104,11 @@ class FamilyComparison(ABC):
         drawn: Axes = draw_named(self._curves, family, ax)
         return drawn
 
-    def plot_families(self) -> Figure:
-        """Draw the same, a panel for each family; return the figure."""
-        drawn: Figure = draw_panels(list(self._curves.values()))
-        return drawn
-
     @property
     def _curves(self) -> dict[str, Picture]:
         """The figure of each family, as data."""
         sections = [result.section for result in self.results]
         return {section.name: section.analysis.figures[0] for section in sections}
-
-    def to_csv(self, path: str | Path | None = None) -> str | None:
-        """Write the rows of :meth:`to_frame` as CSV; return them as text, if no file is named."""
-        text = format_csv(self.rows)
-        if path is None:
-            return text
-        write_text(Path(path), text)
-        return None
 
     def to_latex(self, *, family: str | None = None) -> str:
         r"""Return the tables as LaTeX, for a document that uses the package booktabs.
@@ -146,22 +132,12 @@ class FamilyComparison(ABC):
             for section in sections
         )
 
-    def export(self, folder: str | Path, formats: Sequence[str] = ("pdf", "svg")) -> None:
+    def export(self, folder: str | Path) -> None:
         """Write tables and figures for a paper into a folder.
 
         ``standings.csv`` holds all numbers, ``FAMILY.tex`` the table of a family, and
         ``FAMILY-FIGURE.pdf`` and ``.svg`` its figures.
-
-        Parameters
-        ----------
-        folder : path
-        formats : sequence of str
-            Of figures: any of "pdf", "svg" and "png".
         """
-        if isinstance(formats, str) or not formats or not set(formats) <= set(FORMATS):
-            raise InvalidInput(
-                f"formats must be several of {', '.join(FORMATS)}, got {abbreviate(formats)}"
-            )
         out = Path(folder)
         make_folder(out)
         write_text(out / "standings.csv", format_csv(self.rows))
@@ -169,7 +145,8 @@ class FamilyComparison(ABC):
             write_text(out / f"{result.family.name}.tex", self.to_latex(family=result.family.name))
         for section in self.sections:
             for figure in section.analysis.figures:
-                draw(figure, out, section.settings, formats, f"{section.name}-{figure.name}")
+                name = f"{section.name}-{figure.name}"
+                draw(figure, out, section.settings, ("pdf", "svg"), name)
 
     def save(self, folder: str | Path) -> None:
         """Write what the command writes: data, figures, report.html and summary.json."""
@@ -231,10 +208,7 @@ class Comparison(FamilyComparison):
         return instance_overview.open_report(self.results)
 
     def save(self, folder: str | Path) -> None:
-        """Write what the command ``compare`` writes: data, figures, report.html and summary.json.
-
-        ``influential-bandits leaderboard`` makes a page of such a folder.
-        """
+        """Write what the command ``compare`` writes: data, figures, report and summary."""
         super().save(folder)
         write_json(Path(folder) / "arena.json", self._describe(), indent=2)
 

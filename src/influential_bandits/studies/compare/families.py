@@ -114,14 +114,14 @@ class OfVerdict:
 
     def __call__(self, number: int) -> Instance:
         """Return the instance of this number."""
-        found = list(self._found)  # a copy: several threads may look for more
-        while len(found) <= number:
-            seed = found[-1] + 1 if found else FIRST_INSTANCE
+        seeds = list(self._found)  # a copy: several threads may look for more
+        while len(seeds) <= number:
+            seed = seeds[-1] + 1 if seeds else FIRST_INSTANCE
             while difficulty(random_instance(3, seed)).verdict != self.verdict:
                 seed += 1
-            found.append(seed)
-            self._found = found
-        return random_instance(3, found[number])
+            seeds.append(seed)
+            self._found = seeds
+        return random_instance(3, seeds[number])
 
 
 def _make_random(arms: int, rank: int | None = None) -> Callable[[int], Instance]:
@@ -343,23 +343,23 @@ class _CheckedMake:
     def __call__(self, number: int) -> Instance:
         """Return the instance of this number."""
         try:
-            made = self.make(number)
+            instance = self.make(number)
         except Exception as error:
             raise InvalidInput(
                 f"{self.family} could not make instance {number}: {type(error).__name__}: {error}"
             ) from error
-        if not isinstance(made, Instance):
+        if not isinstance(instance, Instance):
             raise InvalidInput(
-                f"{self.family} must make an Instance for each number, got {made!r:.60} for "
+                f"{self.family} must make an Instance for each number, got {instance!r:.60} for "
                 f"{number}"
             )
-        self.n_arms = self.n_arms or made.n_arms
-        if made.n_arms != self.n_arms:
+        self.n_arms = self.n_arms or instance.n_arms
+        if instance.n_arms != self.n_arms:
             raise InvalidInput(
                 f"{self.family} must make instances of one number of arms, got {self.n_arms}, and "
-                f"{made.n_arms} for instance {number}"
+                f"{instance.n_arms} for instance {number}"
             )
-        return made
+        return instance
 
 
 def describe_families() -> dict[str, str]:

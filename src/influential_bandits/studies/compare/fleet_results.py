@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from influential_bandits.display import Bars
 from influential_bandits.policies.model_lcb.policy import ModelLCB
 from influential_bandits.studies.compare.fleet_runs import BOUND, OPTIMUM
 from influential_bandits.studies.compare.players import KNOWN, Player
 from influential_bandits.studies.compare.populations import PopulationFamily
-from influential_bandits.studies.compare.results import Estimate, Result, as_json
+from influential_bandits.studies.compare.results import Estimates, Result, as_json
 from influential_bandits.studies.compare.user_standings import (
     SMOOTHING,
     UserStandings,
@@ -20,7 +21,6 @@ from influential_bandits.studies.compare.user_standings import (
 )
 from influential_bandits.studies.report.content import (
     Analysis,
-    Bars,
     Figure,
     Finding,
     Opening,
@@ -90,7 +90,7 @@ class FleetResult(Result):
         tables = [
             self.tabulate("Mean regret of a user", standings.mean, AGAINST[self.benchmark]),
             self.tabulate(
-                "Mean loss of a round", Estimate.exact(standings.loss_per_round), folded=True
+                "Mean loss of a round", Estimates.exact(standings.loss_per_round), folded=True
             ),
         ]
         for base, ratio in standings.ratios.items():
@@ -111,7 +111,7 @@ class FleetResult(Result):
         return Section(family.name, family.description, settings, analysis, short=short)
 
 
-def _spell(name: str, numbers: Estimate, p: int, w: int) -> dict[str, float]:
+def _spell(name: str, numbers: Estimates, p: int, w: int) -> dict[str, float]:
     return dict(zip((name, f"{name}_low", f"{name}_high"), numbers.at(p, w), strict=True))
 
 

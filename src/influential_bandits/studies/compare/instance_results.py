@@ -13,11 +13,10 @@ from influential_bandits.errors import NotCertified
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.resampling import bootstrap_mean_interval
 from influential_bandits.policies.contract import Policy
-from influential_bandits.policies.oracles import EachArmOnceOracle
 from influential_bandits.policies.registry import is_own
 from influential_bandits.studies.compare.families import Family
 from influential_bandits.studies.compare.instance_runs import BOUND, SCHEDULE
-from influential_bandits.studies.compare.results import Estimate, Result, as_json
+from influential_bandits.studies.compare.results import Estimates, Result, as_json
 from influential_bandits.studies.compare.standings import (
     FITTED_FROM,
     HorizonStandings,
@@ -31,7 +30,7 @@ from influential_bandits.studies.report.content import (
     Series,
     Table,
 )
-from influential_bandits.studies.report.text import estimate, two_digits
+from influential_bandits.studies.report.text import two_digits
 from influential_bandits.studies.runner.rows import Rows, pivot
 
 Curve = tuple[Ints, Floats]  # horizons, and values (instances, horizons)
@@ -48,8 +47,7 @@ BELOW_ZERO = (
     "one for each T, and pulls that were too many for a short game are needed in a longer one."
 )
 DETAILS = (
-    *("policy", "rank", "ratio to the lowest", "ratio to EachArmOnceOracle"),
-    *(f"slope from T = {FITTED_FROM:,}", "of the median instance"),
+    *("policy", "rank", "ratio to the lowest", f"slope from T = {FITTED_FROM:,}"),
     *("regret/T: median", "90 %", "99 %", "largest"),
 )
 
@@ -92,7 +90,6 @@ class InstanceResult(Result):
     def _summarise_cell(self, p: int, h: int) -> dict[str, Any]:
         standings, at = self.standings, (p, h)
         contender, policy = bool(standings.contender[p]), standings.policies[p]
-        base = "ratio_to_each_arm_once"
         tails = ("median", "90", "99", "max")
         return (
             {"family": self.family.name, "policy": policy, "horizon": self.horizons[h]}
@@ -110,9 +107,8 @@ class InstanceResult(Result):
                 "difference_low": standings.difference.low[at],
                 "difference_high": standings.difference.high[at],
             }
-            | _spell(standings.reference_ratio, at, base, f"{base}_low", f"{base}_high")
             | _spell(standings.slope, at, "slope", "slope_low", "slope_high")
-            | {"slope_of_median_instance": standings.own_slope[at], "slope_from": FITTED_FROM}
+            | {"slope_from": FITTED_FROM}
             | {
                 f"regret_per_round_{name}": tail[at]
                 for name, tail in zip(tails, standings.tails, strict=True)
@@ -142,7 +138,7 @@ class InstanceResult(Result):
         return notes
 
 
-def _spell(estimate: Estimate, at: tuple[int, int], *names: str) -> dict[str, Any]:
+def _spell(estimate: Estimates, at: tuple[int, int], *names: str) -> dict[str, Any]:
     """Return a number and the ends of its interval under these names."""
     return dict(zip(names, estimate.at(*at), strict=True))
 
@@ -176,7 +172,7 @@ def measure_family(
     return InstanceResult(
         family=family,
         n_arms=n_arms,
-        standings=compute_standings(regrets, horizons, references, EachArmOnceOracle().label),
+        standings=compute_standings(regrets, horizons, references),
         benchmark=BOUND if fading else RELAXATION,
         rows=rows,
         absent=absent,
@@ -260,15 +256,13 @@ def _detail_table(result: InstanceResult) -> Table:
             result.name(p),
             f"{standings.rank[p, last]:g}" if standings.contender[p] else "",
             standings.ratio.text(p, last),
-            standings.reference_ratio.text(p, last),
             standings.slope.text(p, last),
-            estimate(standings.own_slope[p, last], np.nan, np.nan),
             *(two_digits(float(tail[p, last])) for tail in standings.tails),
         ]
         for p in standings.order
     ]
     caption = "Ratios of mean regrets are paired: the same instances are drawn for both."
-    if (standings.slope.value[:, last] < 0.0).any() or (standings.own_slope[:, last] < 0.0).any():
+    if (standings.slope.value[:, last] < 0.0).any():
         caption += f" {BELOW_ZERO}"
     return Table(f"At {standings.columns[last]}", DETAILS, rows, caption, strong=result.mark_own())
 

@@ -95,25 +95,26 @@ def cut_into_pieces(
         numbers = range(start, min(start + CHUNK, runs))
         place = f"{numbers.start:05d}-{numbers.stop:05d}"
         worlds = {n: family.make(n // family.seeds) for n in numbers}
-        made = ""
+        own = ""
         if family.is_own:
-            made = hash_inputs(
+            own = hash_inputs(
                 [world.to_json() for world in worlds.values()], family.noise.code_digest
             )
         elif family.seeds > 1:
-            made = hash_inputs(family.seeds)
+            own = hash_inputs(family.seeds)
         if worlds[start].memory < 1.0:
-            name = f"benchmarks-{hash_inputs(marks)}{made}"
+            name = f"benchmarks-{hash_inputs(marks)}{own}"
             compute = partial(_compute_benchmarks, worlds, marks)
-            yield Piece.of_instances(f"{name}-{place}", name, numbers, compute)
+            yield Piece.of_instances(f"{name}-{place}", numbers, compute)
         for policy in policies:
             kept = list(horizons if policy.horizon_aware else marks)
-            name = _name_piece(policy, kept) + made
+            name = name_piece(policy, kept) + own
             play = partial(_play_instances, family.noise, policy, worlds, kept)
-            yield Piece.of_instances(f"{name}-{place}", name, numbers, play)
+            yield Piece.of_instances(f"{name}-{place}", numbers, play)
 
 
-def _name_piece(policy: Policy, marks: list[int]) -> str:
+def name_piece(policy: Policy, marks: list[int]) -> str:
+    """Return the name of a policy's pieces: another one for other parameters, code or marks."""
     digest = hash_inputs(__version__, repr(policy), code_digest(policy), marks)
     return f"{make_file_name(policy.label)}-{digest}"
 

@@ -19,7 +19,7 @@ from influential_bandits.studies.report.text import estimate, rounded
 from influential_bandits.studies.runner.rows import Rows
 
 
-class Estimate(NamedTuple):
+class Estimates(NamedTuple):
     """Numbers with 95 % intervals; arrays are (policies, columns), NaN where undefined."""
 
     value: Floats
@@ -27,12 +27,12 @@ class Estimate(NamedTuple):
     high: Floats
 
     @classmethod
-    def of_draws(cls, value: Floats, drawn: Floats) -> Estimate:
+    def of_draws(cls, value: Floats, drawn: Floats) -> Estimates:
         """Return numbers with the quantiles of those of resampled instances, along axis 1."""
         return cls(value, *find_interval(drawn, value))
 
     @classmethod
-    def exact(cls, value: Floats) -> Estimate:
+    def exact(cls, value: Floats) -> Estimates:
         """Return numbers without intervals."""
         nothing = np.full_like(value, np.nan)
         return cls(value, nothing, nothing)
@@ -79,7 +79,7 @@ class Standings:
     policies: list[str]
     contender: npt.NDArray[np.bool_]  # (policies,): who is ranked; the others are references
     columns: list[str]  # what the means are of, in words: horizons, or windows of users
-    mean: Estimate  # regret
+    mean: Estimates  # regret
 
     @property
     def order(self) -> list[int]:
@@ -148,7 +148,7 @@ class Result(ABC):
     def tabulate(
         self,
         title: str,
-        numbers: Estimate,
+        numbers: Estimates,
         caption: str = "",
         *,
         folded: bool = False,

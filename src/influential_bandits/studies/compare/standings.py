@@ -12,10 +12,9 @@ from influential_bandits.checks import optional_module
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.resampling import resample_means
 from influential_bandits.numerics.slopes import log_log_slopes
-from influential_bandits.studies.compare.results import Estimate, Standings, divide_means
+from influential_bandits.studies.compare.results import Estimates, Standings, divide_means
 
 FITTED_FROM = 1000  # slopes are fitted to horizons from here on
-SMALLEST = 1e-12  # regrets below count as this on a log scale
 TAILS = (0.5, 0.9, 0.99, 1.0)
 
 
@@ -30,12 +29,10 @@ class HorizonStandings(Standings):
     horizons: Ints
     rank: Floats  # 1 is the lowest mean; ties share their ranks; NaN for references
     lowest: Ints  # (horizons,): the contender with the lowest mean
-    ratio: Estimate  # to the lowest contender
-    difference: Estimate  # from the lowest contender
+    ratio: Estimates  # to the lowest contender
+    difference: Estimates  # from the lowest contender
     close: npt.NDArray[np.bool_]  # the paired difference from the lowest may be zero
-    reference_ratio: Estimate  # to the reference policy
-    slope: Estimate  # of log(mean) in log T, over 1,000 … T
-    own_slope: Floats  # the median of the instances' own slopes
+    slope: Estimates  # of log(mean) in log T, over 1,000 … T
     tails: Floats  # (tails, policies, horizons): quantiles of regret / T over instances
 
 
@@ -43,7 +40,6 @@ def compute_standings(
     regrets: Mapping[str, Floats],
     horizons: Sequence[int],
     references: Sequence[str] = (),
-    reference: str | None = None,
     resamples: int = 1000,
 ) -> HorizonStandings:
     """Return the standings from regrets (instances, horizons) of each policy, row by row paired."""
@@ -58,28 +54,20 @@ def compute_standings(
     every = np.arange(len(marks))
     mean_of_lowest = mean[lowest, every]
     of_lowest = means[lowest, :, every].T[None]  # (1, resamples, horizons)
-    difference = Estimate.of_draws(mean - mean_of_lowest, means - of_lowest)
+    difference = Estimates.of_draws(mean - mean_of_lowest, means - of_lowest)
     ratio = divide_means(mean, mean_of_lowest)
-    reference_ratio = Estimate.exact(np.full_like(mean, np.nan))
-    if reference in policies:
-        base = policies.index(reference)
-        reference_ratio = Estimate.of_draws(
-            divide_means(mean, mean[base]), divide_means(means, means[base][None])
-        )
     return HorizonStandings(
         policies=policies,
         contender=contender,
         columns=[f"T = {horizon:,}" for horizon in horizons],
-        mean=Estimate.of_draws(mean, means),
+        mean=Estimates.of_draws(mean, means),
         horizons=marks,
         rank=_rank(mean, contender),
         lowest=lowest,
-        ratio=Estimate.of_draws(ratio, divide_means(means, of_lowest)),
+        ratio=Estimates.of_draws(ratio, divide_means(means, of_lowest)),
         difference=difference,
         close=difference.low <= 1e-12 * np.abs(mean).max(axis=0),  # rounding
-        reference_ratio=reference_ratio,
         slope=_fit_slopes(marks, mean, means),
-        own_slope=_fit_own_slopes(marks, values),
         tails=np.quantile(values / marks, TAILS, axis=1),
     )
 
@@ -92,7 +80,7 @@ def _rank(mean: Floats, contender: npt.NDArray[np.bool_]) -> Floats:
     return ranks
 
 
-def _fit_slopes(horizons: Ints, mean: Floats, means: Floats) -> Estimate:
+def _fit_slopes(horizons: Ints, mean: Floats, means: Floats) -> Estimates:
     slope, low, high = (np.full_like(mean, np.nan) for _ in range(3))
     for h, last in enumerate(horizons):
         fitted = (horizons >= FITTED_FROM) & (horizons <= last)
@@ -104,19 +92,7 @@ def _fit_slopes(horizons: Ints, mean: Floats, means: Floats) -> Estimate:
             if (means[p][:, fitted] > 0).all():
                 drawn = log_log_slopes(horizons, means[p], FITTED_FROM, last)
                 low[p, h], high[p, h] = np.quantile(drawn, [0.025, 0.975])
-    return Estimate(slope, np.minimum(low, slope), np.maximum(high, slope))
-
-
-def _fit_own_slopes(horizons: Ints, values: Floats) -> Floats:
-    """Return the median over instances of the slope of each: a mean follows the worst of them."""
-    own = np.full((len(values), len(horizons)), np.nan)
-    for h, last in enumerate(horizons):
-        fitted = (horizons >= FITTED_FROM) & (horizons <= last)
-        for p in range(len(values)):
-            if fitted.sum() >= 2 and (values[p][:, fitted] >= 0.0).all():
-                above = np.maximum(values[p], SMALLEST)
-                own[p, h] = np.median(log_log_slopes(horizons, above, FITTED_FROM, last))
-    return own
+    return Estimates(slope, np.minimum(low, slope), np.maximum(high, slope))
 
 
 def count_wins(values: Mapping[str, Floats]) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.resampling import resample_means
-from influential_bandits.studies.compare.results import Estimate, Standings, divide_means
+from influential_bandits.studies.compare.results import Estimates, Standings, divide_means
 
 WINDOW_ENDS = (50, 500)  # users; the last window goes to the last user
 SMOOTHING = 1.5  # a point of a curve is the mean over users within this factor
@@ -29,8 +29,8 @@ class UserStandings(Standings):
 
     windows: list[tuple[int, int]]  # first and last user, counted from 1
     loss_per_round: Floats
-    ratios: dict[str, Estimate]  # to the players that are compared with
-    differences: dict[str, Estimate]
+    ratios: dict[str, Estimates]  # to the players that are compared with
+    differences: dict[str, Estimates]
     curve: tuple[Ints, Floats]  # users served (points,), smoothed mean regret (players, points)
 
 
@@ -66,17 +66,17 @@ def measure_users(
     regret[np.abs(regret) <= ROUNDING * (np.abs(total) + np.abs(best))] = 0.0
     windows = choose_windows(regret.shape[2])
     compared = {base: names.index(base) for base in bases if base in names}
-    means: list[Estimate] = []
-    ratios: dict[str, list[Estimate]] = {base: [] for base in compared}
-    differences: dict[str, list[Estimate]] = {base: [] for base in compared}
+    means: list[Estimates] = []
+    ratios: dict[str, list[Estimates]] = {base: [] for base in compared}
+    differences: dict[str, list[Estimates]] = {base: [] for base in compared}
     for first, last in windows:
         values = _as_rows(regret[:, :, first - 1 : last])
         mean, drawn = values.mean(axis=1), resample_means(values[:, :, None])[:, :, 0]
-        means.append(Estimate.of_draws(mean, drawn))
+        means.append(Estimates.of_draws(mean, drawn))
         for base, b in compared.items():
             ratio = divide_means(mean, mean[b])
-            ratios[base].append(Estimate.of_draws(ratio, divide_means(drawn, drawn[b][None])))
-            differences[base].append(Estimate.of_draws(mean - mean[b], drawn - drawn[b][None]))
+            ratios[base].append(Estimates.of_draws(ratio, divide_means(drawn, drawn[b][None])))
+            differences[base].append(Estimates.of_draws(mean - mean[b], drawn - drawn[b][None]))
     slices = [slice(first - 1, last) for first, last in windows]
     rounds = np.stack([stays[:, part].sum() for part in slices])
     per_round = np.stack([total[:, :, part].sum(axis=(1, 2)) for part in slices], axis=1) / rounds
@@ -98,9 +98,9 @@ def _as_rows(regret: Floats) -> Floats:
     return regret[:, 0] if regret.shape[1] == 1 else regret.mean(axis=2)
 
 
-def _join(parts: Sequence[Estimate]) -> Estimate:
+def _join(parts: Sequence[Estimates]) -> Estimates:
     """Return estimates of each window, (players,), as one, (players, windows)."""
-    return Estimate(*(np.stack(columns, axis=1) for columns in zip(*parts, strict=True)))
+    return Estimates(*(np.stack(columns, axis=1) for columns in zip(*parts, strict=True)))
 
 
 def _smooth(values: Floats) -> tuple[Ints, Floats]:

@@ -31,8 +31,6 @@ from influential_bandits.studies.report.html import render_inline
 from influential_bandits.studies.report.results import draw_figures, write_results
 from influential_bandits.world.fading import Fades
 
-__all__ = ["Diagnosis", "diagnose", "fit_log"]
-
 TITLE = "Does the past change what comes next?"
 INTRODUCTION = "Below: what all of this rests on."
 SURE = "How sure is this?"

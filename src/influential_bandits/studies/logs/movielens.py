@@ -14,12 +14,10 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.progress import Progress
 from influential_bandits.learning.controls import adjust_losses
-from influential_bandits.learning.examination import fit_definite, rank_models
+from influential_bandits.learning.examination import rank_models
 from influential_bandits.learning.influence_test import influence_test
 from influential_bandits.learning.models import InfluenceModel, StationaryModel
 from influential_bandits.learning.selection import RIDGES, Validation, choose, validate
-from influential_bandits.learning.solvers.gradient import trace_descent
-from influential_bandits.learning.solvers.penalised import Penalty
 from influential_bandits.learning.statistics.log_scan import draw_instances
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats
@@ -29,7 +27,6 @@ from influential_bandits.studies.logs.sections import (
     describe_gain,
     heat_map,
     influence_section,
-    interaction_section,
     ladder_section,
     log_section,
     try_section,
@@ -50,13 +47,12 @@ TITLE = "Influential bandits: MovieLens"
 INTRODUCTION = (
     "Does watching one genre change how the next film is liked? The paper's comparison (Sec. 4.2 "
     "and 5.1) on this release, and beyond it: drift told apart from influence, a test whose false "
-    "alarms are counted, and one matrix for all users."
+    "alarms are counted, and what is left once every film has an effect of its own."
 )
 PAPER_RATINGS = 4096
 PLAIN_MEMORY = 0.8  # of the test without controls
 FEW_USERS = 10
 OTHER_DATA = "other data"  # not the release, or not the users, of the paper
-STEPS = (10, 30, 100, 300, 1000, 3000, 10_000)
 PAPER = {  # mean squared error of the last rating, ± over 73 users of ml-32m
     "stationary": (0.6156, 0.9775),
     "psd": (0.5720, 0.8238),
@@ -76,12 +72,12 @@ def study_movielens(
 ) -> list[Section]:
     """Read a release, look at it in every way there is, and write report and summary.
 
-    What needs many passes (ladder, test, shared matrix) takes users drawn at random if the release
+    What needs many passes (ladder, test) takes users drawn at random if the release
     has more than ``most_events`` ratings. Models are fitted by the execution, with the same bits
-    everywhere; the test of influence and the paper's descent run on this computer.
+    everywhere; the test of influence runs on this computer.
     """
     require_writable(out)
-    bar = Progress("MovieLens study", 7, progress)
+    bar = Progress("MovieLens study", 5, progress)
 
     def step() -> None:
         bar.done += 1
@@ -91,26 +87,21 @@ def study_movielens(
     shared = movielens(data, choose="fractional", seed=seed)
     drawn = movielens(data, choose="random", seed=seed)
     step()
-    least = _threshold(drawn, min_ratings)
+    least = choose_threshold(drawn, min_ratings)
     sections = [log_section(shared)]
     paper, indefinite = _paper_sections(drawn.at_least(least), least, execution)
     sections += [paper, indefinite]
     step()
-    sections.append(_gradient_section(drawn.at_least(least), execution))
-    step()
     base = InfluenceModel("symmetric", drift=True, pooling="full")
     shared = draw_instances(shared, most_events, seed)
-    drawn = draw_instances(drawn, most_events, seed)
-    shared_found, chosen = rank_models(shared, base, execution)
+    by_share, _ = rank_models(shared, base, execution)
+    sections.append(ladder_section(by_share))
     step()
-    drawn_found, _ = rank_models(drawn, base, execution)
-    by_share = _compared(ladder_section(shared_found), shared_found, drawn_found)
-    sections += [by_share, ladder_section(drawn_found, "ladder-random-genre")]
     quality = adjust_losses(shared, ["item"])
     by_quality, _ = rank_models(quality, base, execution)
     sections.append(ladder_section(by_quality, "ladder-item-quality"))
     step()
-    how: dict[str, Any] = {"permutations": permutations, "seed": seed, "execution": execution}
+    options: dict[str, Any] = {"permutations": permutations, "seed": seed, "execution": execution}
     plain: dict[str, Any] = {"controls": (), "fading": PLAIN_MEMORY, "placebo": False}
     for name, settings in (
         ("influence-test", {}),
@@ -119,14 +110,12 @@ def study_movielens(
         sections.append(
             try_section(
                 lambda name=name, settings=settings: influence_section(  # type: ignore[misc]
-                    influence_test(shared, **how, **settings), name
+                    influence_test(shared, **options, **settings), name
                 ),
                 name,
                 "Is there influence beyond drift, taste and chance?",
             )
         )
-    step()
-    sections.append(interaction_section(fit_definite(shared, chosen, execution)))
     step()
     bar.close()
     make_folder(out)
@@ -160,7 +149,7 @@ def _open_report(sections: Sequence[Section]) -> Opening:
     return Opening([*sentences, fares], "ladder", "gains")
 
 
-def _threshold(log: EventLog, wanted: int | None) -> int:
+def choose_threshold(log: EventLog, wanted: int | None) -> int:
     """Return the least number of ratings of a user: as asked, or the paper's if that leaves some.
 
     Smaller releases hardly have users with 4,096 ratings; then the largest power of two that leaves
@@ -416,81 +405,3 @@ def _named_entries(arms: tuple[str, ...], matrices: Floats, same: bool) -> list[
             )
         )
     return findings
-
-
-def _gradient_section(log: EventLog, execution: Execution | None) -> Section:
-    """Show how far the paper's descent stays from the optimum, and what stopping early does."""
-    some = log.take(np.argsort(-log.lengths, kind="stable")[:20])
-    model = InfluenceModel("psd", ridge=1.0).fit(some, execution=execution)
-    found = trace_descent(some, model.design_, Penalty(1.0, 1.0), STEPS)
-    excess = np.median([d.excess for d in found], axis=0)
-    norm = np.median([d.norm for d in found], axis=0)
-    optimum = np.sqrt((model.interactions_**2).sum(axis=(1, 2)))
-    marks = np.array(STEPS, float)
-    findings = [
-        Finding(
-            f"error above the optimum after {steps:,} steps, in % of all squared error",
-            100.0 * float(value),
-        )
-        for steps, value in zip(STEPS, excess, strict=True)
-        if steps in {100, 1000, 10_000}
-    ]
-    findings += [
-        Finding(f"median Frobenius norm of A after {STEPS[-1]:,} steps", float(norm[-1])),
-        Finding("median Frobenius norm of A at the certified optimum", float(np.median(optimum))),
-        Finding("largest duality gap of the convex fits, relative", model.gap_),
-    ]
-    figures = [
-        Figure(
-            "descent",
-            "The paper's descent, from the certified optimum",
-            "steps",
-            "error above the optimum, share of all",
-            [Series("median user", marks, np.maximum(excess, 1e-16))],
-        ),
-        Figure(
-            "descent-norm",
-            "What stopping early does",
-            "steps",
-            "Frobenius norm of A",
-            [
-                Series("descent, median user", marks, norm),
-                Series("optimum", marks, np.full(len(marks), np.median(optimum)), kind="dashed"),
-            ],
-        ),
-    ]
-    note = (
-        "Gradient descent with momentum on A = BBᵀ, as the paper fitted, with the step length of "
-        "the largest curvature, on the same ridge-penalised problem that the convex solver "
-        "solves to a certificate. How small A looks depends on when one stops."
-    )
-    line = "The paper's solver beside the certified optimum"
-    settings = {"users": some.n_instances, "ridge": 1.0, "memory": 1.0}
-    return Section("gradient-descent", line, settings, Analysis(findings, figures, [note]))
-
-
-def _compared(section: Section, shared: Validation, drawn: Validation) -> Section:
-    """Add how shares of several genres compare with one genre drawn at random."""
-    ours, theirs = shared.mse("full"), drawn.mse("full")
-    pairs = np.column_stack(
-        [
-            shared.squares[shared.names.index("full")],
-            drawn.squares[drawn.names.index("full")],
-        ]
-    )
-    low, high = bootstrap_interval(
-        pairs, lambda rows: float(100.0 * (1.0 - rows[:, 0].sum() / rows[:, 1].sum()))
-    )
-    finding = Finding(
-        "error saved by shares of several genres over one drawn at random (full model), in %",
-        100.0 * (1.0 - ours / theirs),
-        low=low,
-        high=high,
-    )
-    analysis = section.analysis
-    return Section(
-        section.name,
-        section.description + " (films count for all their genres)",
-        section.settings,
-        Analysis([*analysis.findings, finding], analysis.figures, analysis.notes),
-    )

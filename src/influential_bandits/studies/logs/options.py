@@ -63,7 +63,7 @@ def describe_reading(
     remarks += describe_files(about)
     repeated, merged = about.get("repeated", 0), about.get("merged_arms", 0)
     if repeated:
-        remarks.append(f"{repeated:,} rows repeat another, and are kept (--key refuses them)")
+        remarks.append(f"{repeated:,} rows repeat another, and are kept")
     if merged:
         remarks.append(f"{merged:,} rare arms are one")
     most = MOST_ARMS if all_pairs else MOST_ARMS_ALONE

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.checks import optional_module
+from influential_bandits.display import Bars
 from influential_bandits.errors import NotApplicable
 from influential_bandits.learning.examination import LAST_PART
 from influential_bandits.learning.frequency_caps import CapAdvice
 from influential_bandits.learning.impact import Estimate, Impact
 from influential_bandits.learning.influence_test_result import InfluenceTest
-from influential_bandits.learning.model_words import explain_end
-from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.selection import Validation
 from influential_bandits.learning.showing_curves import ShowingCurves
 from influential_bandits.learning.statistics.pooled_sums import arm_sums
@@ -25,7 +24,6 @@ from influential_bandits.logs.times import format_time
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.studies.report.content import (
     Analysis,
-    Bars,
     Figure,
     Finding,
     HeatMap,
@@ -37,7 +35,7 @@ from influential_bandits.studies.report.content import (
 )
 from influential_bandits.world.fading import require_fading
 
-SHOWN_PAIRS = 12
+SHOWN_CURVES = 12
 SHOWN_ARMS = 40
 SHORT = (str, int, float, type(None))
 CLEAR = {1: "tires, beyond chance", -1: "gains, beyond chance", 0: "may be nothing"}
@@ -98,7 +96,7 @@ def curves_section(curves: ShowingCurves) -> Section:
             log_x=False,
             log_y=False,
         )
-        for n, curve in enumerate(curves.arms[:SHOWN_PAIRS])
+        for n, curve in enumerate(curves.arms[:SHOWN_CURVES])
     ]
     panels = Panels(
         "showings",
@@ -305,7 +303,6 @@ def describe_gain(low: float, high: float) -> str:
 
 def influence_section(test: InfluenceTest, name: str, title: str = "") -> Section:
     """Show the test of influence."""
-    shown = test.pairs[:SHOWN_PAIRS]
     needed = test.events_needed(0.001)
     findings = [
         *(
@@ -334,18 +331,6 @@ def influence_section(test: InfluenceTest, name: str, title: str = "") -> Sectio
             notes[0].splitlines()[0],
             f"Controlled for: {', '.join(test.controls) or 'nothing'}.",
         ]
-    figure = Bars(
-        "pairs",
-        "The clearest pairs",
-        [p.arm if p.arm == p.other else f"{p.arm} – {p.other}" for p in shown],
-        [p.estimate for p in shown],
-        "change of loss by a recent pull, relative to other pairs",
-        [p.low for p in shown],
-        [p.high for p in shown],
-        "A single name is an arm's influence on itself; above zero is fatigue. All are relative to "
-        "others, which is how the test knows them from drift; what a showing costs stands below. "
-        "Intervals hold for all pairs at once.",
-    )
     controls = "" if test.controls else ", without controls"
     return Section(
         name,
@@ -359,7 +344,7 @@ def influence_section(test: InfluenceTest, name: str, title: str = "") -> Sectio
             "controls": ", ".join(test.controls),
             "seed": test.seed,
         },
-        Analysis(findings, [figure] if shown else [], notes),
+        Analysis(findings, [test.picture] if test.pairs else [], notes),
         title,
     )
 
@@ -394,7 +379,7 @@ def doubts_section(test: InfluenceTest | None, validation: Validation) -> Sectio
 def effects_section(impact: Impact, seen: bool, name: str, title: str) -> Section:
     """Show what one showing of each arm does to the next ones, as all costs are measured."""
     arms = tuple(impact.arms)
-    order = sorted(arms, key=lambda arm: -abs(impact.arms[arm].value))[:SHOWN_PAIRS]
+    picture = impact.picture
     findings = [
         Finding(
             f"{arm} on itself",
@@ -403,20 +388,9 @@ def effects_section(impact: Impact, seen: bool, name: str, title: str) -> Sectio
             high=impact.arms[arm].high,
             reason=CLEAR[impact.arms[arm].sign],
         )
-        for arm in order
+        for arm in picture.labels
     ]
-    figures: list[Picture] = [
-        Bars(
-            "own",
-            f"What one showing of an arm costs its next one, in {impact.outcome}",
-            order,
-            [impact.arms[arm].value for arm in order],
-            f"cost in {impact.outcome}",
-            [impact.arms[arm].low for arm in order],
-            [impact.arms[arm].high for arm in order],
-            "Above zero is fatigue. Intervals hold for all at once.",
-        )
-    ]
+    figures: list[Picture] = [picture]
     line = "What one showing adds to the loss of the next, the same for all users"
     notes = []
     if impact.pairs:
@@ -440,52 +414,6 @@ def _as_matrix(impact: Impact) -> Floats:
     for (arm, other), estimate in impact.pairs.items():
         matrix[place[arm], place[other]] = matrix[place[other], place[arm]] = estimate.value
     return matrix
-
-
-def interaction_section(fitted: InfluenceModel) -> Section:
-    """Show the shared interaction, which is positive semi-definite."""
-    arms = fitted.arm_names_
-    settings = {**asdict(require_fading(fitted.fading)), "ridge": fitted.ridge}
-    matrix = fitted.interaction_
-    low, high = fitted.interval()["interaction"]
-    findings = [
-        Finding(
-            f"fatigue of {arms[i]}: A[{arms[i]}, {arms[i]}]",
-            float(matrix[i, i]),
-            low=float(low[i, i]),
-            high=float(high[i, i]),
-            reason=explain_end(float(matrix[i, i]), float(low[i, i]), float(high[i, i])),
-        )
-        for i in np.argsort(-np.diag(matrix), kind="stable")[:5]
-    ]
-    off = matrix[~np.eye(len(matrix), dtype=bool)]
-    if len(off):
-        share = 100.0 * float((off < 0).mean())
-        findings.append(Finding("off-diagonal entries below zero (recovery), in %", share))
-    findings.append(
-        Finding(
-            "duality gap of the fit, relative",
-            fitted.gap_,
-            reason="no positive semi-definite matrix fits better than by this",
-        )
-    )
-    eigenvalues = np.linalg.eigvalsh(matrix)[::-1]
-    figures: list[Picture] = [
-        heat_map("matrix", "The shared interaction", arms, matrix),
-        Bars(
-            "eigenvalues",
-            "Eigenvalues of the shared interaction",
-            [str(n + 1) for n in range(len(eigenvalues))],
-            eigenvalues,
-            "eigenvalue",
-        ),
-    ]
-    line = "One positive semi-definite matrix for all instances"
-    note = (
-        "Entry (i, j) is what a pull of arm j adds to the loss of arm i right after it. Arms are "
-        "ordered so that similar ones stand together."
-    )
-    return Section("interaction", line, settings, Analysis(findings, figures, [note]))
 
 
 def heat_map(name: str, title: str, arms: tuple[str, ...], matrix: Floats) -> HeatMap:

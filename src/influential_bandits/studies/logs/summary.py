@@ -8,11 +8,8 @@ from typing import Any
 from influential_bandits.learning.examination import Examination
 from influential_bandits.learning.frequency_caps import Cap
 from influential_bandits.learning.impact import Estimate
-from influential_bandits.learning.influence_test_result import InfluenceTest
 from influential_bandits.learning.showing_curves import ShowingCurve
 from influential_bandits.studies.logs.verdict import classify, describe_verdict
-
-__all__ = ["summarise_diagnosis"]
 
 
 def summarise_diagnosis(examination: Examination) -> dict[str, Any]:
@@ -46,7 +43,7 @@ def summarise_diagnosis(examination: Examination) -> dict[str, Any]:
             }
             for arm in log.arm_names
         ],
-        "test": None if examination.test is None else _describe_test(examination.test),
+        "test": None if examination.test is None else examination.test.to_json(),
         "untestable": examination.untestable,
         "models": [
             {"model": name, "mse": examination.validation.mse(name), "low": low, "high": high}
@@ -81,23 +78,3 @@ CAP = ("times", "showings", "days")
 
 def _or_none(estimate: Estimate | None) -> dict[str, Any] | None:
     return None if estimate is None else asdict(estimate)
-
-
-def _describe_test(test: InfluenceTest) -> dict[str, Any]:
-    """Return p-values, effect and pairs of a test."""
-    return {
-        "detected": test.detected,
-        "p_value": test.p_value,
-        "clearest": test.clearest,
-        "families": {name: asdict(family) for name, family in test.families.items()},
-        "effect": {"value": test.effect, "low": test.effect_low, "high": test.effect_high},
-        "events_needed": test.events_needed(),
-        "pairs": [asdict(pair) for pair in test.pairs],
-        "placebos": [
-            {key: getattr(check, key) for key in ("name", "p_value", "share", "fires")}
-            for check in test.placebos
-        ],
-        "controls": list(test.controls),
-        "permutations": test.permutations,
-        "seed": test.seed,
-    }

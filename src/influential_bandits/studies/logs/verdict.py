@@ -15,8 +15,6 @@ from influential_bandits.learning.taste_check import FOLLOW_TASTE
 from influential_bandits.numerics.interval_text import round_to_interval, tell_apart
 from influential_bandits.studies.report.content import Badge, Fact, Opening, Table
 
-__all__ = ["classify", "describe_verdict", "open_report"]
-
 FIRST_ARMS = 12  # of the table and the picture; the others are folded
 SHOWINGS = {
     ON_THEMSELVES: "Showing an arm again soon",

@@ -50,7 +50,7 @@ def pieces(settings: EasySettings) -> Iterator[Piece]:
         for start in range(0, number, CHUNK):
             numbers = range(start, min(start + CHUNK, number))
             compute = partial(_play, family, make, horizon)
-            yield Piece.of_instances(f"{label}-{start:05d}", label, numbers, compute)
+            yield Piece.of_instances(f"{label}-{start:05d}", numbers, compute)
 
 
 def _counterexample(number: int) -> Instance:

@@ -30,7 +30,7 @@ def random_runs(policies: Sequence[Policy], instances: int, max_horizon: int) ->
         for start in range(0, instances, chunk):
             numbers = range(start, min(start + chunk, instances))
             compute = partial(_play, policy, max_horizon)
-            yield Piece.of_instances(f"{name}-{start:05d}", name, numbers, compute)
+            yield Piece.of_instances(f"{name}-{start:05d}", numbers, compute)
 
 
 def _play(policy: Policy, max_horizon: int, numbers: range, threads: int | None) -> Rows:

@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
+from influential_bandits.display import Bars
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -48,20 +50,6 @@ class Figure:
     series: list[Series]
     log_x: bool = True
     log_y: bool = True
-    caption: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class Bars:
-    """Named numbers with intervals, side by side."""
-
-    name: str  # file name
-    title: str
-    labels: list[str]
-    values: npt.ArrayLike  # (labels,)
-    x: str  # what the numbers are
-    low: npt.ArrayLike | None = None
-    high: npt.ArrayLike | None = None
     caption: str = ""
 
 

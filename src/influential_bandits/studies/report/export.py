@@ -76,4 +76,4 @@ def format_latex(table: Table, caption: str, label: str) -> str:
 def _escape(text: str) -> str:
     """Return a text as LaTeX has it, whatever characters it holds."""
     text = text.replace(" … ", "…")
-    return re.sub("|".join(map(re.escape, LATEX)), lambda found: LATEX[found[0]], text)
+    return re.sub("|".join(map(re.escape, LATEX)), lambda match: LATEX[match[0]], text)

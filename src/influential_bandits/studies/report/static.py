@@ -16,11 +16,10 @@ import numpy as np
 
 from influential_bandits import __version__
 from influential_bandits.checks import optional_module
-from influential_bandits.display import DARK, draw_bars, draw_matrix, escape_formulas, take_axes
+from influential_bandits.display import DARK, Bars, draw_matrix, escape_formulas, take_axes
 from influential_bandits.errors import InvalidInput
 from influential_bandits.files import write_atomically
 from influential_bandits.studies.report.content import (
-    Bars,
     Figure,
     Grid,
     HeatMap,
@@ -31,7 +30,6 @@ from influential_bandits.studies.report.content import (
 from influential_bandits.studies.report.palette import COLOURS, FAINT, MARKERS, places
 from influential_bandits.studies.report.text import grid_text
 
-FORMATS = ("png", "svg", "pdf")
 PANEL = (3.0, 2.3)  # inches
 POINTS = 72.0  # an inch
 LARGEST, SMALLEST = 1.45, 0.85  # pixels of a page for a point, where it is wide and where narrow
@@ -117,7 +115,7 @@ def _make_canvas(figure: Picture) -> Any:
     """Return a drawn figure; none of pyplot's, which would belong to the user's own session."""
     canvas = optional_module("matplotlib.figure").Figure(layout="constrained")
     if isinstance(figure, Panels):
-        return draw_panels(figure.figures, figure.title, canvas)
+        return _draw_panels(figure.figures, figure.title, canvas)
     canvas.set_size_inches(_size(figure))
     draw_on(canvas.subplots(), figure)
     return canvas
@@ -131,25 +129,24 @@ def draw_named(figures: Mapping[str, Picture], wanted: str | None, ax: Any = Non
         names = ", ".join(figures)
         problem = f"there is no family {wanted!r} in this comparison; there are {names}"
         if wanted is None:
-            problem = f"name the family to draw, one of {names}, or draw all with plot_families()"
+            problem = f"name the family to draw, one of {names}"
         raise InvalidInput(problem)
     ax = take_axes(ax)
     draw_on(ax, figures[wanted])
     return ax
 
 
-def draw_panels(figures: Sequence[Picture], title: str = "", canvas: Any = None) -> Any:
+def _draw_panels(figures: Sequence[Picture], title: str, canvas: Any) -> Any:
     """Draw several figures in panels of one, three in a row; return the matplotlib figure."""
-    canvas = canvas or optional_module("matplotlib.pyplot").figure(layout="constrained")
     across = min(len(figures), 3)
     down = -(-len(figures) // across)
     canvas.set_size_inches(6.0 * across, 4.2 * down)
     axes = canvas.subplots(down, across, squeeze=False)
     for n, (ax, figure) in enumerate(zip(axes.flat, figures, strict=False)):
-        draw_on(ax, figure, legend=not title or n == 0)
+        draw_on(ax, figure, legend=n == 0)
     for ax in axes.flat[len(figures) :]:
         ax.remove()
-    canvas.suptitle(title.replace("$", r"\$") or None)
+    canvas.suptitle(title.replace("$", r"\$"))
     return canvas
 
 
@@ -162,7 +159,7 @@ def draw_on(ax: Any, figure: Picture, *, inline: bool = False, legend: bool = Tr
     if isinstance(figure, Figure):
         _lines(ax, figure, legend, NAMED if inline else None)
     elif isinstance(figure, Bars):
-        draw_bars(ax, figure.labels, figure.values, figure.low, figure.high, x=figure.x)
+        figure.draw(ax, titled=False)
     elif isinstance(figure, Grid):
         _grid(ax, figure)
     elif isinstance(figure, HeatMap):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from influential_bandits.checks import whole_number
-from influential_bandits.errors import InvalidPolicy, Unfinished
+from influential_bandits.errors import Unfinished
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
 from influential_bandits.execution.progress import Progress, is_watched
@@ -144,31 +144,22 @@ def compute_jobs(
 ) -> list[Computed]:
     """Compute the pieces that the stores lack and write them there; return what became of each job.
 
-    All in one go: nobody waits for the end of a job. Where a piece of several instances fails, each
-    of them is tried on its own. Instances that fail alone are left out of the rows; there are no
-    rows if too many do, or if a piece fails that is not of single instances.
+    All in one go: nobody waits for the end of a job. Instances whose piece fails are left out of
+    the rows; there are no rows if these are too many, or if a piece fails that is not of instances.
     """
     shown = is_watched() if progress is None else progress
     bar = Progress(jobs[0].name, sum(job.n_pieces for job in jobs), shown)
     running = [_RunningJob(job) for job in jobs]
-    broken: list[_Task] = []  # pieces to be tried instance by instance
     try:
         bar.show()
         for where, own in _assign(running, execution).items():
-            missing = (task for each in own for task in each.find_missing(bar, broken))
+            missing = (task for each in own for task in each.find_missing(bar))
             for task, error in _compute_and_keep(missing, where):
                 bar.label = task.owner.job.name
                 bar.count_one()
-                if error is None:
-                    continue
-                if task.piece.split is None or isinstance(error, InvalidPolicy):
-                    task.fail(error)
-                else:  # perhaps the fault of one instance
-                    broken.append(task)
-        singles = (single for task in broken for single in task.split_up())
-        for task, error in _compute_and_keep(singles, execution):
-            if error is not None:
-                task.fail(error)
+                if error is not None:
+                    failure = Failure(task.owner.job.name, task.piece, error)
+                    task.owner.failures.append(failure)
     finally:
         bar.close()
     return [each.join() for each in running]
@@ -179,19 +170,24 @@ class _RunningJob:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.rows: dict[tuple[int, int], Columns] = {}  # by piece, and by instance if it was split
+        self.rows: dict[int, Columns] = {}  # by the place of the piece
         self.failures: list[Failure] = []
 
-    def find_missing(self, bar: Progress, broken: list[_Task]) -> Iterator[_Task]:
-        """Yield the pieces that are to be computed, but those that were split up before."""
+    def find_missing(self, bar: Progress) -> Iterator[_Task]:
+        """Yield the pieces that are to be computed, and take those that the store has."""
         for place, piece in enumerate(self.job.pieces):
-            task = _Task(self, (place, 0), piece)
-            if task.read():
-                bar.count_one()
-            elif piece.split and any(self.job.store.has(part.name) for part in piece.split()):
-                broken.append(task)
+            rows = self.job.store.read(piece.name)
+            if rows is None:
+                yield _Task(self, place, piece)
             else:
-                yield task
+                self.keep(place, piece, rows)
+                bar.count_one()
+
+    def keep(self, place: int, piece: Piece, rows: Columns) -> None:
+        """Keep the rows of a piece, with the columns that are not in its file."""
+        size = len(next(iter(rows.values())))  # type: ignore[arg-type]
+        labels = {name: np.array([x] * size) for name, x in (piece.labels or {}).items()}
+        self.rows[place] = labels | dict(rows)
 
     def join(self) -> Computed:
         """Return all rows in the order of the pieces, if enough are left."""
@@ -209,32 +205,8 @@ class _RunningJob:
 
 class _Task(NamedTuple):
     owner: _RunningJob
-    place: tuple[int, int]
+    place: int
     piece: Piece
-
-    def read(self) -> bool:
-        """Take the rows of the piece from the store, if it is finished."""
-        rows = self.owner.job.store.read(self.piece.name)
-        if rows is not None:
-            self.keep(rows)
-        return rows is not None
-
-    def keep(self, rows: Columns) -> None:
-        """Keep rows, with the columns that are not in the file."""
-        size = len(next(iter(rows.values())))  # type: ignore[arg-type]
-        labels = {name: np.array([x] * size) for name, x in (self.piece.labels or {}).items()}
-        self.owner.rows[self.place] = labels | dict(rows)
-
-    def fail(self, error: Exception) -> None:
-        """Note that the piece could not be computed."""
-        self.owner.failures.append(Failure(self.owner.job.name, self.piece, error))
-
-    def split_up(self) -> Iterator[_Task]:
-        """Yield the single instances of the piece that are to be computed."""
-        for n, part in enumerate(self.piece.split() if self.piece.split else ()):
-            single = _Task(self.owner, (self.place[0], n), part)
-            if not single.read():
-                yield single
 
 
 def _assign(
@@ -262,7 +234,7 @@ def _compute_and_keep(
         task = waiting.pop(ticket)
         if error is None:
             task.owner.job.store.write(piece.name, rows)
-            task.keep(rows)
+            task.owner.keep(task.place, piece, rows)
         yield task, error
 
 

@@ -21,10 +21,6 @@ class RowStore:
     def __init__(self) -> None:
         self._rows: dict[str, Rows] = {}
 
-    def has(self, name: str) -> bool:
-        """Tell whether a piece is finished."""
-        return name in self._rows
-
     def read(self, name: str) -> Rows | None:
         """Return the rows of a piece, if it is finished."""
         return self._rows.get(name)
@@ -53,14 +49,11 @@ class StudyFolder(RowStore):
             "remove it",
         )
 
-    def has(self, name: str) -> bool:
-        return self._pieces.has(name)
-
     def read(self, name: str) -> Rows | None:
-        found = self._pieces.read(name)
-        if found is None:
+        piece = self._pieces.read(name)
+        if piece is None:
             return None
-        table, _ = found
+        table, _ = piece
         return {
             column: table[column].to_numpy(zero_copy_only=False) for column in table.column_names
         }

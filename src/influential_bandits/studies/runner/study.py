@@ -32,29 +32,14 @@ class Piece:
     name: str  # unique within the study, and a file name
     compute: Callable[[int | None], Columns]  # number of threads → rows; picklable
     instances: range | None = None  # whose rows these are, if they are of some instances only
-    split: Callable[[], list[Piece]] | None = None  # one piece for each instance
     labels: Mapping[str, Any] | None = None  # columns of one value that are not in the file
 
     @classmethod
     def of_instances(
-        cls,
-        name: str,
-        label: str,
-        numbers: range,
-        compute: Callable[[range, int | None], Columns],
+        cls, name: str, numbers: range, compute: Callable[[range, int | None], Columns]
     ) -> Piece:
-        """Return a piece that can be split into single instances should one of them fail."""
-        split = partial(_split, label, numbers, compute)
-        return cls(name, partial(compute, numbers), numbers, split)
-
-
-def _split(
-    label: str, numbers: range, compute: Callable[[range, int | None], Columns]
-) -> list[Piece]:
-    return [
-        Piece(f"{label}-instance-{n:05d}", partial(compute, range(n, n + 1)), range(n, n + 1))
-        for n in numbers
-    ]
+        """Return a piece of some instances, which are left out should it fail."""
+        return cls(name, partial(compute, numbers), numbers)
 
 
 def make_file_name(text: str) -> str:

@@ -1,18 +1,20 @@
-"""The leaderboard: a page in Markdown, made of nothing but the files that a comparison left."""
+"""The leaderboard: a page in Markdown, made of nothing but the files that a comparison left.
+
+influential-bandits compare --data ml-latest-small --out results/arena
+python docs/measurements/leaderboard.py results/arena docs/leaderboard.md
+"""
 
 from __future__ import annotations
 
+import json
 import shutil
-from functools import partial
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from influential_bandits.errors import InvalidInput, MissingFile
-from influential_bandits.files import read_json, write_atomically, write_text
 from influential_bandits.numerics.interval_text import round_to_interval
-from influential_bandits.piece_store import make_folder
 from influential_bandits.studies.report.text import format_table, two_digits
 
 SHOWN = 5  # policies of each family's table
@@ -32,32 +34,16 @@ AGAINST = {
 }
 
 
-def write_leaderboard(results: Path, out: Path) -> Path:
-    """Write the page of a folder's results; return the folder of its pictures."""
-    rows, about = _read(results, "summary.json"), _read(results, "arena.json")
-    if not isinstance(rows, list) or not isinstance(about, dict) or not rows:
-        raise InvalidInput(f"{results} holds no results of influential-bandits compare")
+def write_leaderboard(results: Path, out: Path) -> None:
+    """Write the page of a folder's results, with its pictures in a folder beside it."""
+    rows = json.loads((results / "summary.json").read_text(encoding="utf-8"))
+    about = json.loads((results / "arena.json").read_text(encoding="utf-8"))
     pictures = out.parent / "images" / out.stem
-    make_folder(pictures)
-    try:
-        text = _page(rows, about, f"images/{out.stem}", f"leaderboard {results} --out {out}")
-    except (KeyError, TypeError, IndexError) as error:
-        raise InvalidInput(
-            f"{results} holds results of another version of compare: {error!r}"
-        ) from None
+    pictures.mkdir(parents=True, exist_ok=True)
     for source, name in _pictures(about):
-        if not (results / source).exists():
-            raise InvalidInput(f"{results / source} is missing: run compare again")
-        write_atomically(pictures / name, partial(shutil.copyfile, results / source))
-    write_text(out, text)
-    return pictures
-
-
-def _read(results: Path, name: str) -> Any:
-    try:
-        return read_json(results / name)
-    except MissingFile as error:
-        raise MissingFile(f"{error}; fill the folder with influential-bandits compare") from None
+        shutil.copyfile(results / source, pictures / name)
+    command = f"python docs/measurements/leaderboard.py {results} {out}"
+    out.write_text(_page(rows, about, f"images/{out.stem}", command), encoding="utf-8")
 
 
 def _pictures(about: dict[str, Any]) -> list[tuple[str, str]]:
@@ -76,7 +62,7 @@ def _page(rows: list[Row], about: dict[str, Any], images: str, command: str) -> 
         INTRODUCTION.format(shown=SHOWN, slope=rows[0]["slope_from"]),
         (
             f"Made by `{made['command']}` (version {made['version']}, {made['date'][:10]}) and "
-            f"then `influential-bandits {command}`; do not edit."
+            f"then `{command}`; do not edit."
         ),
         *about["notes"],
     ]
@@ -169,3 +155,7 @@ def _cell(row: Row, *, interval: bool) -> str:
     elif row["within_interval_of_lowest"]:
         mean += "\\*"
     return f"{mean} ({low} … {high})" if interval else mean
+
+
+if __name__ == "__main__":
+    write_leaderboard(*map(Path, sys.argv[1:]))
