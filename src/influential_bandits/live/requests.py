@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -141,7 +142,7 @@ class Item(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """
 
     path: str
-    body: dict[str, Any] = {}
+    body: msgspec.Raw = msgspec.field(default_factory=partial(msgspec.Raw, b"{}"))
 
 
 class Batch(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,12 +8,11 @@ import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
 
-from influential_bandits.errors import InfluentialBanditsError
-from influential_bandits.live.answers import Answer, as_refusal, refuse
+from influential_bandits.live.answers import FORESEEN, Answer, as_refusal, refuse
 from influential_bandits.live.api import Asked, Call, Router
 from influential_bandits.live.experiment import Experiment
 from influential_bandits.live.handlers import CALLS
@@ -33,7 +32,6 @@ log = logging.getLogger("influential_bandits.live")
 SECONDS_TO_READ = 10.0  # for an answer of the store that a request waits for
 MOST_REPORTS = 48  # kept, so that they read what is new alone
 MOST_LONG_QUESTIONS = 2  # at a time; all others, such as for keys, find a free thread
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Service:
@@ -104,9 +102,7 @@ class Service:
             return await endpoint(request)
         except ClientDisconnect:
             raise
-        except UNREADABLE as error:
-            refused = Refused(422, "invalid", f"the body cannot be read: {error}")
-        except InfluentialBanditsError as error:
+        except FORESEEN as error:
             refused = as_refusal(error)
         except Exception:
             log.exception("a request failed")
@@ -117,17 +113,12 @@ class Service:
         return refuse(refused)
 
     def _endpoint(self, call: Call) -> Callable[[HttpRequest], Awaitable[Any]]:
-        decode: Callable[[bytes], Any] | None = None
-        if call.body is not None:
-            decode = msgspec.json.Decoder(call.body).decode
-
         async def serve(request: HttpRequest) -> Any:
             # The key before the body.
             visitor = NOBODY if call.role is None else await self._admit(request, call.role)
             data = b"" if call.method == "GET" else await request.body()
-            asked = Asked(self, request, visitor, request.path_params)
-            answer = await call.handle(asked, None if decode is None else decode(data))
-            return Answer(answer) if isinstance(answer, dict) else answer
+            answer = await call.serve(Asked(self, request, visitor, request.path_params), data)
+            return answer if isinstance(answer, Response) else Answer(answer, call.status)
 
         return serve
 

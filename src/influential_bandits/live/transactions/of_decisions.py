@@ -6,6 +6,7 @@ import secrets
 from typing import Any
 
 from influential_bandits.errors import InvalidInput
+from influential_bandits.live.answers import Exposures, LiveDecision, Outcome
 from influential_bandits.live.choices import describe_choice
 from influential_bandits.live.events import (
     CANCELLED,
@@ -31,7 +32,7 @@ CLOCKS_DIFFER = 60.0  # seconds that a client's clock may be ahead
 class DecisionRequests(TransactionBase):
     """Requests that concern decisions and exposures."""
 
-    def decide(self, request: Decide, at: float) -> dict[str, Any]:
+    def decide(self, request: Decide, at: float) -> LiveDecision:
         """Choose an arm."""
         experiment = self._experiment
         require_label("instance", request.instance)
@@ -103,28 +104,26 @@ class DecisionRequests(TransactionBase):
     def _deadline(self, at: float) -> float:
         return at + self._experiment.settings.window_hours * HOUR
 
-    def _answer(self, decision: Decision) -> dict[str, Any]:
+    def _answer(self, decision: Decision) -> LiveDecision:
         names = self._experiment.arms.names
-        answer = {
-            "decision_id": decision.id,
-            "arm": names[decision.arm],
-            "group": decision.group,
-            "probability": decision.probability,
-            "expected_loss": decision.expected_loss,
-            "model": decision.model,
-            "number": decision.number,
-        }
-        if decision.proposed is not None:
-            answer["proposed"] = names[decision.proposed]
-        return answer
+        return LiveDecision(
+            decision.id,
+            names[decision.arm],
+            decision.group,
+            decision.probability,
+            decision.expected_loss,
+            decision.model,
+            decision.number,
+            None if decision.proposed is None else names[decision.proposed],
+        )
 
-    def show(self, name: str, at: float) -> dict[str, Any]:
+    def show(self, name: str, at: float) -> Outcome:
         """Count the pull of a decision that was to be activated later."""
         decision = self._require(name)
         if decision.status in (PENDING, OBSERVED) or (
             decision.status == EXPIRED and decision.ticket is not None
         ):
-            return {"decision_id": name, "status": decision.status}
+            return Outcome(name, decision.status)
         if decision.status != OPEN:
             raise Refused(409, "settled", f"decision {name!r:.80} was cancelled")
         member = self._experiment.members[decision.instance]
@@ -136,13 +135,13 @@ class DecisionRequests(TransactionBase):
         self._changes.keep(
             decision._replace(status=PENDING, ticket=event.ticket, deadline=self._deadline(at))
         )
-        return {"decision_id": name, "status": PENDING}
+        return Outcome(name, PENDING)
 
-    def cancel(self, name: str, at: float) -> dict[str, Any]:
+    def cancel(self, name: str, at: float) -> Outcome:
         """Give up a decision that was not shown."""
         decision = self._require(name)
         if decision.status == CANCELLED:
-            return {"decision_id": name, "status": CANCELLED}
+            return Outcome(name, CANCELLED)
         if decision.status != OPEN:
             raise Refused(
                 409,
@@ -151,9 +150,9 @@ class DecisionRequests(TransactionBase):
                 "cancelled. Decide with activate = later if it may not be shown",
             )
         self._settle(decision, CANCELLED, at)
-        return {"decision_id": name, "status": CANCELLED}
+        return Outcome(name, CANCELLED)
 
-    def feed_back(self, name: str, request: Feedback, at: float) -> dict[str, Any]:
+    def feed_back(self, name: str, request: Feedback, at: float) -> Outcome:
         """Learn the loss of a decision."""
         decision = self._require(name)
         loss = request.read_loss(self._experiment.settings)
@@ -164,14 +163,14 @@ class DecisionRequests(TransactionBase):
                     "feedback_exists",
                     f"decision {name!r:.80} has the loss {decision.loss}; it cannot become {loss}",
                 )
-            return {"decision_id": name, "status": OBSERVED, "loss": loss}
+            return Outcome(name, OBSERVED, loss)
         if decision.status == OPEN:
             raise Refused(409, "not_shown", f"decision {name!r:.80} has not been activated yet")
         if decision.status != PENDING:
             became = "was cancelled" if decision.status == CANCELLED else "has expired: too late"
             raise Refused(409, "settled", f"decision {name!r:.80} {became}")
         self._settle(decision, OBSERVED, at, loss, request.at)
-        return {"decision_id": name, "status": OBSERVED, "loss": loss}
+        return Outcome(name, OBSERVED, loss)
 
     def expire(self, decision: Decision, at: float) -> None:
         """Give up a loss that is overdue or too many; one that was never shown is cancelled."""
@@ -213,7 +212,7 @@ class DecisionRequests(TransactionBase):
         self._keep(self._experiment.note(member, event))
         self._changes.keep(decision._replace(status=kind, loss=loss, deadline=None))
 
-    def expose(self, request: Expose, at: float) -> dict[str, Any]:
+    def expose(self, request: Expose, at: float) -> Exposures:
         """Follow arms that an instance has met elsewhere."""
         experiment = self._experiment
         require_label("instance", request.instance)
@@ -231,7 +230,7 @@ class DecisionRequests(TransactionBase):
                         "exposure_exists",
                         f"exposure {name!r:.80} was another one; take another exposure_id",
                     )
-                return {"exposures": len(arms)}
+                return Exposures(len(arms))
         happened = _require_past(request.at, at)
         data = None if happened is None else encode({"at": happened}).decode()
         member = self._member(request.instance, at)
@@ -257,7 +256,7 @@ class DecisionRequests(TransactionBase):
                 loss=None,
                 deadline=None,
             )
-        return {"exposures": len(arms)}
+        return Exposures(len(arms))
 
 
 def _require_past(given: float | None, now: float) -> float | None:
