@@ -13,6 +13,7 @@ from influential_bandits.errors import ServiceError
 from influential_bandits.live import replay
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.settings import Settings
+from influential_bandits.live.store.opening import open_store
 
 SHARED = {"policy": "FleetLCB", "state": "shared"}
 
@@ -136,6 +137,38 @@ def test_a_store_that_hangs_holds_up_no_health_check(server, monkeypatch):
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store")
     stuck.set()
     asked.join()
+
+
+def test_a_request_does_not_wait_for_ever_for_what_is_written(server, monkeypatch):
+    monkeypatch.setattr("influential_bandits.live.service.SECONDS_TO_WRITE", 0.5)
+    go = threading.Event()
+    writing = threading.Thread(target=server.writer.ask, args=("shop", lambda *_: go.wait(20.0)))
+    writing.start()
+    path, body = "/v1/experiments/shop/decisions", {"instance": "ann", "decision_id": "one"}
+    assert ask(server, "POST", path, json=body).status_code == 503
+    assert ask(server, "GET", "/ready").status_code == 503
+    assert writing.is_alive()
+    go.set()
+    writing.join()
+    assert ask(server, "POST", path, json=body).json()["number"] == 2  # it has happened once
+    assert ask(server, "GET", "/ready").status_code == 200
+
+
+def test_a_service_that_stops_in_a_transaction_holds_up_the_others_for_a_while(
+    postgres, monkeypatch
+):
+    module = "influential_bandits.live.store.postgres"
+    monkeypatch.setattr(f"{module}.SECONDS_FOR_A_LOCK", 0.5)
+    address = postgres.new_database()
+    with Driver(address, make_settings()) as shop:
+        monkeypatch.setattr(f"{module}.SECONDS_IDLE", 2.0)
+        with open_store(address) as stopped:
+            stopped.begin()
+            stopped.lock([1])
+            with pytest.raises(Refused, match="lock timeout"):
+                shop.decide("ann", decision_id="one")
+            time.sleep(2.0)
+            assert shop.decide("ann", decision_id="one")["number"] == 2
 
 
 def test_a_batch_is_served_in_order_also_right_after_a_start(server, monkeypatch):

@@ -30,6 +30,7 @@ from influential_bandits.policies.fleet.estimate import SharedEstimate
 log = logging.getLogger("influential_bandits.live")
 
 SECONDS_TO_READ = 10.0  # for an answer of the store that a request waits for
+SECONDS_TO_WRITE = 10.0  # until what a request asks for is on disk
 MOST_REPORTS = 48  # kept, so that they read what is new alone
 MOST_LONG_QUESTIONS = 2  # at a time; all others, such as for keys, find a free thread
 
@@ -147,7 +148,9 @@ class Service:
         future: asyncio.Future[Any] = loop.create_future()
         job = Job(experiment, act, lambda answer: self._delivered.append((future, answer)), **names)
         self.writer.submit(job)
+        timer = loop.call_later(SECONDS_TO_WRITE, _give_up, future)
         answer = await future
+        timer.cancel()
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -255,6 +258,16 @@ class Service:
             lambda store: describe_instance(store, instance, described, expected)
         )
         return answer
+
+
+def _give_up(future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        future.set_result(
+            StoreError(
+                f"nothing could be written for {SECONDS_TO_WRITE:.0f} s; it may happen yet: ask "
+                "again, with the same identifiers"
+            )
+        )
 
 
 def _deliver(delivered: list[tuple[asyncio.Future[Any], Any]]) -> None:
