@@ -10,7 +10,7 @@ from live.page_server import Server
 
 import influential_bandits as ib
 from influential_bandits.errors import ServiceError
-from influential_bandits.live import replay
+from influential_bandits.live import loading, replay
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.settings import Settings
 from influential_bandits.live.store.opening import open_store
@@ -169,6 +169,38 @@ def test_a_service_that_stops_in_a_transaction_holds_up_the_others_for_a_while(
                 shop.decide("ann", decision_id="one")
             time.sleep(2.0)
             assert shop.decide("ann", decision_id="one")["number"] == 2
+
+
+def test_a_large_fleet_is_computed_beside_what_others_ask_for(tmp_path, monkeypatch):
+    with Driver(tmp_path / "shop.db", make_settings(**SHARED)) as shop:
+        shop.store(lambda work, at: work.create_experiment("other", make_settings(), at))
+        for n in range(40):
+            shop.decide(f"user {n % 7}", decision_id=str(n))
+            shop.feed_back(str(n), n % 5 / 10)
+        expected = shop.explain("user 3")
+    go = threading.Event()
+    monkeypatch.setattr(loading, "MOST_AT_ONCE", 5)
+    aside = loading.Loader._load_aside
+    monkeypatch.setattr(loading.Loader, "_load_aside", lambda *of: go.wait(20.0) and aside(*of))
+    running = Server(tmp_path / "shop.db")
+    calls = [("shop", {"instance": "ann"}), ("other", {"instance": "ann"})]
+    paths = [(f"/v1/experiments/{name}/decisions", body) for name, body in calls]
+    answers = [ask(running, "POST", path, json=body) for path, body in paths]
+    assert [answer.status_code for answer in answers] == [503, 200]
+    assert answers[0].json()["error"]["code"] == "loading"
+    ready = ask(running, "GET", "/ready")
+    assert (ready.status_code, ready.json()["error"]["code"]) == (503, "loading")
+    assert running.visit().get("/experiments/shop").status_code == 200
+    go.set()
+    deadline = time.monotonic() + 20.0
+    while ask(running, "GET", "/ready").status_code != 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    told = ask(running, "GET", "/v1/experiments/shop/instances/user%203").json()
+    assert {name: told[name] for name in expected} == expected
+    assert ask(running, "POST", paths[0][0], json=paths[0][1]).status_code == 200
+    running.close()
+    assert shop.audit().differences == 0
 
 
 def test_a_batch_is_served_in_order_also_right_after_a_start(server, monkeypatch):

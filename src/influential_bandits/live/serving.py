@@ -18,6 +18,7 @@ from urllib.request import urlopen
 from influential_bandits.checks import require_packages
 from influential_bandits.errors import InvalidInput
 from influential_bandits.live.keys import make_key
+from influential_bandits.live.requests import Refused
 from influential_bandits.live.store.opening import is_shared, open_store
 from influential_bandits.live.store.sql import Store
 
@@ -55,8 +56,12 @@ def make_application(address: str, **limits: Any) -> Any:
         prepare_stored(store.events_of_experiment(row.id))
     secret = os.environ.get(SECRET_VARIABLE, "").encode()
     service = Service(Writer(store, **limits), secret or None)
-    for row in rows:  # a fleet is computed now, and not when the first request waits for it
-        service.writer.ask(row.name, lambda work, at: None)
+    for row in rows:  # a fleet is computed now, and not when the first request comes
+        try:
+            service.writer.ask(row.name, lambda work, at: None)
+        except Refused as refused:
+            if refused.code != "loading":
+                raise
     service.after_compiling = spare_collections
     spare_collections()
     return service

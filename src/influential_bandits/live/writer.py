@@ -17,12 +17,12 @@ from typing import Any
 
 from influential_bandits.checks import Closing
 from influential_bandits.errors import InfluentialBanditsError
-from influential_bandits.live.events import Decision, Event
+from influential_bandits.live.events import Decision
 from influential_bandits.live.experiment import Experiment
-from influential_bandits.live.members import StoreSource
+from influential_bandits.live.loading import Loaded, Loader, catch_up
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.states import AgentState
-from influential_bandits.live.store.sql import Changes, ExperimentRow, Store, StoreError
+from influential_bandits.live.store.sql import Changes, Store, StoreError
 from influential_bandits.live.transactions.of_store import StoreTransaction
 from influential_bandits.live.transactions.transaction import Transaction
 
@@ -54,16 +54,6 @@ class Job:
     decision: str | None = None  # that it names
     label: str | None = None  # of the instance that it names
     at: float = 0.0
-
-
-@dataclass
-class Loaded:
-    """An experiment in memory."""
-
-    experiment: Experiment
-    instances: int
-    since_snapshot: int = 0  # events of a fleet
-    snapshot_bytes: int = 0  # of the latest one
 
 
 class Writer(Closing):
@@ -99,6 +89,7 @@ class Writer(Closing):
         self._events_per_shared_snapshot = events_per_shared_snapshot
         self._clock = clock
         self._loaded: dict[str, Loaded] = {}
+        self._loader = Loader(store)
         self._waiting: deque[Job] = deque()
         self._wake = threading.Condition()
         self._closing = False
@@ -116,6 +107,11 @@ class Writer(Closing):
     def waiting(self) -> int:
         """How many requests wait."""
         return len(self._waiting)
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether an experiment is being computed from its events, and cannot be asked yet."""
+        return self._loader.is_busy
 
     def now(self) -> float:
         """Return the time, in seconds since 1970."""
@@ -261,6 +257,8 @@ class Writer(Closing):
             log.warning("%s", error)
 
     def _act(self, work: Transaction | StoreTransaction | None, job: Job) -> Any:
+        if work is None and job.experiment in self._numbers:
+            return Refused(503, "loading", f"{job.experiment!r:.80} is computed from its events")
         if work is None:
             return Refused(
                 404, "unknown_experiment", f"there is no experiment {job.experiment!r:.80}"
@@ -284,73 +282,12 @@ class Writer(Closing):
         rows = self.store.lock(numbers) if numbers else {}
         works = {}
         for row in rows.values():
-            loaded = self._loaded.get(row.name)
-            if loaded is None:
-                loaded = self._loaded[row.name] = self._load(row)
-            elif loaded.experiment.applied < row.events:
-                self._catch_up(loaded, row)
-            works[row.name] = Transaction(self.store, loaded.experiment, changes, row.instances)
+            loaded = self._loaded.get(row.name) or self._loader.load(row)
+            if loaded is not None:
+                self._loaded[row.name] = loaded
+                catch_up(self.store, loaded, row)
+                works[row.name] = Transaction(self.store, loaded.experiment, changes, row.instances)
         return works
-
-    def _load(self, row: ExperimentRow) -> Loaded:
-        """Read an experiment; of a fleet, the latest snapshot and what came after."""
-        experiment = Experiment.load(
-            row.id,
-            row.name,
-            self.store.events_of_experiment(row.id),
-            StoreSource(self.store, row.id),
-        )
-        loaded = Loaded(experiment, row.instances)
-        if experiment.settings.state == "shared":
-            self._load_fleet(loaded, row)
-        experiment.applied = row.events
-        return loaded
-
-    def _load_fleet(self, loaded: Loaded, row: ExperimentRow) -> None:
-        """Bring a fleet to where it was: from its snapshot if it fits, else from the beginning."""
-        experiment = loaded.experiment
-        assert experiment.shared is not None
-        expected = experiment.fingerprint("policy")
-        snapshots = self.store.snapshots(row.id, [0])  # what is shared
-        whole = snapshots[0] if snapshots and snapshots[0].fingerprint == expected else None
-        if whole is not None and experiment.shared.unpack(
-            whole.state, self.store.states_of_users(row.id, expected)
-        ):
-            experiment.applied = whole.number
-            loaded.snapshot_bytes = len(whole.state)
-        else:
-            loaded.experiment = experiment = Experiment(
-                row.id, row.name, StoreSource(self.store, row.id)
-            )
-        self._catch_up(loaded, row)
-
-    def _catch_up(self, loaded: Loaded, row: ExperimentRow) -> None:
-        """Apply what was written since: by another service, or before this one started."""
-        experiment = loaded.experiment
-        shared = experiment.settings.state == "shared" or experiment.applied == 0
-        waiting: list[Event] = []
-        for event in self.store.events_after(row.id, experiment.applied):
-            waiting.append(event)
-            if len(waiting) >= MOST_IN_BATCH:
-                self._apply(experiment, waiting, shared)
-                waiting = []
-        self._apply(experiment, waiting, shared)
-        experiment.applied = max(experiment.applied, row.events)
-        loaded.instances = row.instances
-
-    def _apply(self, experiment: Experiment, events: list[Event], shared: bool) -> None:
-        if shared:
-            members = experiment.members
-            missing = {e.instance for e in events if e.instance and e.instance not in members}
-            for row in self.store.instances_by_number(experiment.number, missing):
-                experiment.admit(row.number, row.label, row.group)
-        for event in events:
-            member = experiment.members.get(event.instance)
-            if member is not None and not experiment.follows(member):
-                member = None  # its state is computed from the store when it is needed
-            difference = experiment.apply(member, event)
-            if difference is not None:
-                log.error("%s: %s", experiment.name, difference)
 
     # Snapshots and memory.
 

@@ -22,8 +22,10 @@ async def health(asked: Asked) -> dict[str, Any]:
 
 @call("GET", "/ready", "reader")
 async def ready(asked: Asked) -> dict[str, Any]:
-    """Tell whether it can decide: whether the store takes what is written."""
+    """Tell whether it can decide: the store takes what is written, and all states are there."""
     await asked.service.ask("", lambda work, at: work.write_nothing())
+    if asked.service.writer.is_loading:
+        raise Refused(503, "loading", "an experiment is computed from its events")
     return {"status": "ready"}
 
 

@@ -173,7 +173,7 @@ class Page:
         row = await self._find(request)
         described = await self.service.describe(row)
         estimate = None
-        if described["settings"]["state"] == "shared":
+        if described["settings"]["state"] == "shared" and not self.service.writer.is_loading:
             estimate = await self._estimates.look(row.id, lambda: self.service.estimate(row))
         labels = await self.service.read_soon(lambda store: read_labels(store, row))
         span = "all" if request.query_params.get("span") == "all" else "hour"
