@@ -47,6 +47,16 @@ def test_a_learned_model_serves_those_who_came_before_an_arm(tmp_path, state):
         assert shop.audit().differences == 0
 
 
+def test_a_state_of_the_model_before_is_not_kept_as_one_of_the_present_model(tmp_path):
+    with Driver(tmp_path / "shop.db", make_settings(policy="DiscountedLCB")) as shop:
+        learn(shop, ["ann"] * 9, random.Random(0))
+        shop.stage_model("DiscountedLCB(discount=0.1)")
+        shop.activate_model(1)
+        shop.restart()  # which keeps all states
+        learn(shop, ["ann"] * 9, random.Random(0))
+        assert shop.audit().differences == 0
+
+
 @EVERY_STATE
 @pytest.mark.parametrize("seed", range(4))
 def test_in_every_order_everybody_is_served_or_the_step_is_refused(tmp_path, state, seed):

@@ -200,8 +200,14 @@ class Experiment:
         self.by_label.pop(member.label, None)
 
     def pack(self, member: Member) -> bytes | None:
-        """Return a snapshot of an instance; None if it has no state of its own in memory."""
-        return member.state.pack() if isinstance(member.state, AgentState) else None
+        """Return a snapshot of an instance; None if it has no state of its own and of this model."""
+        if not isinstance(member.state, AgentState) or self._is_of_another_model(member):
+            return None
+        return member.state.pack()
+
+    def _is_of_another_model(self, member: Member) -> bool:
+        """Tell whether a state was computed with a model that is not active any more."""
+        return member.group == "policy" and member.model != self.model
 
     def _is_of_fleet(self, member: Member) -> bool:
         return self.settings.state == "shared" and member.group == "policy"
@@ -227,7 +233,7 @@ class Experiment:
             if self.activated and not self.shared.knows(member.number):
                 self._remember(member)
             return self.shared.of(member.number)
-        if member.state is None or (member.model != self.model and member.group == "policy"):
+        if member.state is None or self._is_of_another_model(member):
             self._rebuild(member)
         assert member.state is not None
         member.state.follow(self.arms)
