@@ -8,7 +8,7 @@ from live.driver import Driver, make_settings
 import influential_bandits as ib
 from influential_bandits import FleetLCB, FleetPrior
 from influential_bandits.live.fitting import fit_policy
-from influential_bandits.live.requests import FitModel, Refused
+from influential_bandits.live.requests import Decide, FitModel, Refused
 
 STATES = {
     "own": {"policy": "ModelLCB"},
@@ -48,11 +48,19 @@ def test_a_learned_model_serves_those_who_came_before_an_arm(tmp_path, state):
 
 
 def test_a_state_of_the_model_before_is_not_kept_as_one_of_the_present_model(tmp_path):
-    with Driver(tmp_path / "shop.db", make_settings(policy="DiscountedLCB")) as shop:
+    settings = make_settings(policy="DiscountedLCB")
+    with Driver(tmp_path / "shop.db", settings, events_per_snapshot=1) as shop:
+
+        def decide_and_activate(
+            work, at
+        ):  # in one transaction, at the end of which states are kept
+            work.decide(Decide(instance="ann"), at)
+            work.activate_model(1, at)
+
         learn(shop, ["ann"] * 9, random.Random(0))
         shop.stage_model("DiscountedLCB(discount=0.1)")
-        shop.activate_model(1)
-        shop.restart()  # which keeps all states
+        shop.ask(decide_and_activate, label="ann")
+        shop.restart()
         learn(shop, ["ann"] * 9, random.Random(0))
         assert shop.audit().differences == 0
 

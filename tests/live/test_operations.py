@@ -14,6 +14,7 @@ from influential_bandits.live import loading, replay
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.settings import Settings
 from influential_bandits.live.store.opening import open_store
+from influential_bandits.live.writer import BYTES_PER_EVENT
 
 SHARED = {"policy": "FleetLCB", "state": "shared"}
 
@@ -98,6 +99,43 @@ def test_a_fleet_waits_for_no_more_losses_than_memory_is_for(tmp_path):
         with pytest.raises(Refused, match="has expired"):
             shop.feed_back("0", 0.5)
         shop.feed_back("39", 0.5)
+        assert shop.audit().differences == 0
+
+
+def test_an_instance_of_its_own_waits_for_no_more_losses_than_memory_is_for(tmp_path):
+    with Driver(tmp_path / "shop.db", make_settings(), most_pending_each=10) as shop:
+        for n in range(40):
+            shop.decide("ann", decision_id=str(n))
+        shop.decide("bob", decision_id="bob's")
+        shop.sweep()
+        experiment = shop.writer._loaded["shop"].experiment
+        assert experiment.by_label["ann"].state.count_pending() == 10
+        with pytest.raises(Refused, match="has expired"):
+            shop.feed_back("29", 0.5)
+        for name in ("30", "39", "bob's"):
+            shop.feed_back(name, 0.5)
+        assert shop.audit().differences == 0
+
+
+def test_a_state_that_is_dropped_from_memory_is_not_written_for_a_few_events(tmp_path):
+    options = {"members_held": 1, "events_per_snapshot": 3}
+    with Driver(tmp_path / "shop.db", make_settings(policy="ModelLCB"), **options) as shop:
+
+        def play(rounds):
+            for _ in range(rounds):
+                for user in ("ann", "bob"):
+                    shop.feed_back(shop.decide(user)["decision_id"], 0.5)
+            kept = shop.read(lambda store: store.snapshots(1, [1, 2]))
+            return {snapshot.instance: (snapshot.number, len(snapshot.state)) for snapshot in kept}
+
+        assert play(1) == {}  # of two events each
+        kept = play(1)
+        assert set(kept) == {1, 2}
+        events = min(size for _, size in kept.values()) // BYTES_PER_EVENT
+        assert events > 6
+        assert play(2) == kept  # for four events more it is too large
+        shop.restart()
+        assert play(events) != kept
         assert shop.audit().differences == 0
 
 

@@ -200,7 +200,7 @@ class Experiment:
         self.by_label.pop(member.label, None)
 
     def pack(self, member: Member) -> bytes | None:
-        """Return a snapshot of an instance; None if it has no state of its own and of this model."""
+        """Return a snapshot of an instance; None if no state of its own and this model is there."""
         if not isinstance(member.state, AgentState) or self._is_of_another_model(member):
             return None
         return member.state.pack()
@@ -245,11 +245,12 @@ class Experiment:
         place = self.settings.seed, member.number
         assert self.source is not None
         snapshot = self.source.snapshot(member.number, self.fingerprint(member.group))
-        state, after = None, 0
+        state, after, member.since_snapshot = None, 0, 0
         # Of another service that is further than this one, it would be too new.
         if snapshot is not None and snapshot[1] <= self.applied:
             state = AgentState.unpack(snapshot[0], policy, self.arms.names, *place)
             after = 0 if state is None else snapshot[1]
+            member.snapshot_bytes = len(snapshot[0])
         for event in self.source.events(member.number, after, self.applied):
             arms = self.arms_at(event.number)
             if state is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from influential_bandits.errors import InfluentialBanditsError
@@ -31,6 +31,7 @@ class Loaded:
     instances: int
     since_snapshot: int = 0  # events of a fleet
     snapshot_bytes: int = 0  # of the latest one
+    crowded: dict[int, int] = field(default_factory=dict)  # by instance: decisions too many wait
 
 
 class Loader:

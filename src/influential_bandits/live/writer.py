@@ -30,14 +30,15 @@ log = logging.getLogger("influential_bandits.live")
 
 MOST_IN_BATCH = 512
 MOST_WAITING = 8192  # requests; more are told to come later
-EVENTS_PER_SNAPSHOT = 64  # of an instance
+EVENTS_PER_SNAPSHOT = 64  # of an instance, at least
 EVENTS_PER_SHARED_SNAPSHOT = 5000  # of a fleet, at least
-BYTES_PER_EVENT = 500  # that snapshots of a fleet may add to what is written
+BYTES_PER_EVENT = 500  # that snapshots may add to what is written
 MEMBERS_HELD = 100_000  # instances without a state of their own in memory
 STATE_BYTES = 1 << 29  # of states in memory
 SWEEP_SECONDS = 1.0  # between two looks for losses that are overdue
 MOST_OVERDUE = 200  # given up at a time
 MOST_PENDING = 200_000  # decisions of a fleet that wait for a loss: half a gigabyte
+MOST_PENDING_EACH = 10_000  # of an instance with a state of its own: 3 MB
 GATHER_SECONDS = 0.002  # at most, for those who were answered together to come again
 PAUSE_SECONDS = 0.0003
 
@@ -76,6 +77,7 @@ class Writer(Closing):
         state_bytes: int = STATE_BYTES,
         members_held: int = MEMBERS_HELD,
         most_pending: int = MOST_PENDING,
+        most_pending_each: int = MOST_PENDING_EACH,
         events_per_snapshot: int = EVENTS_PER_SNAPSHOT,
         events_per_shared_snapshot: int = EVENTS_PER_SHARED_SNAPSHOT,
         clock: Callable[[], float] = time.time,
@@ -84,7 +86,7 @@ class Writer(Closing):
         self._most_waiting = most_waiting
         self._state_bytes = state_bytes
         self._members_held = members_held
-        self._most_pending = most_pending
+        self._most_pending, self._most_pending_each = most_pending, most_pending_each
         self._events_per_snapshot = events_per_snapshot
         self._events_per_shared_snapshot = events_per_shared_snapshot
         self._clock = clock
@@ -185,7 +187,7 @@ class Writer(Closing):
             if time.monotonic() >= self._next_sweep:  # clocks are set forth and back
                 self._next_sweep = time.monotonic() + SWEEP_SECONDS
                 self._expire()
-        self._keep_all()
+        self._keep_fleets()
 
     def _gather(self) -> None:
         """Let those come who were answered together, so that they share a commit again."""
@@ -295,8 +297,12 @@ class Writer(Closing):
         """Write the states that are due, and let go of those not used for longest."""
         experiment = loaded.experiment
         for member in experiment.touched.values():
-            if member.since_snapshot >= self._events_per_snapshot:
+            if member.since_snapshot >= self._count_due(member.snapshot_bytes):
                 work.keep_snapshot(member)
+            if isinstance(member.state, AgentState):
+                many = member.state.count_pending() - self._most_pending_each
+                if many > 0:
+                    loaded.crowded[member.number] = many
             if member.label in experiment.by_label:
                 experiment.by_label.move_to_end(member.label)
         loaded.since_snapshot += experiment.noted
@@ -307,27 +313,28 @@ class Writer(Closing):
             if loaded.since_snapshot >= due:
                 loaded.snapshot_bytes = work.keep_shared_snapshot()
                 loaded.since_snapshot = 0
-        self._evict(loaded, work)
+        self._evict(experiment)
 
-    def _evict(self, loaded: Loaded, work: Transaction) -> None:
-        experiment = loaded.experiment
+    def _count_due(self, snapshot_bytes: int) -> int:
+        """Return after how many events of an instance its state is written again."""
+        return max(self._events_per_snapshot, snapshot_bytes // BYTES_PER_EVENT)
+
+    def _evict(self, experiment: Experiment) -> None:
+        """Let go of instances; the events since their snapshots are few enough to be read again."""
         if not experiment.by_label:
             return
         sample = next(reversed(experiment.by_label.values())).state
         each = sample.size if isinstance(sample, AgentState) else 400
         most = min(self._members_held, max(self._state_bytes // each, MOST_IN_BATCH))
         while len(experiment.by_label) > most:
-            member = next(iter(experiment.by_label.values()))
-            if member.since_snapshot:
-                work.keep_snapshot(member)
-            experiment.dismiss(member)
+            experiment.dismiss(next(iter(experiment.by_label.values())))
 
-    def _keep_all(self) -> None:
-        """Write all states before the end, so that the next start is quick."""
+    def _keep_fleets(self) -> None:
+        """Write the states of fleets before the end, so that the next start is quick."""
         for name in list(self._loaded):
             try:
                 with self._memory:
-                    self._commit([Job(name, _keep_everything, lambda _: None)])
+                    self._commit([Job(name, _keep_fleet, lambda _: None)])
             except Exception:  # noqa: BLE001 - a snapshot is a convenience; the events are there
                 log.warning("the states of %s were not kept", name)
 
@@ -356,14 +363,16 @@ class Writer(Closing):
                 self._next_sweep = 0.0
 
     def _find_excess(self) -> list[Decision]:
-        """Return the oldest decisions of fleets that wait for more losses than memory is for."""
+        """Return the oldest decisions where more wait for losses than memory is for."""
         excess = []
         for loaded in self._loaded.values():
-            fleet = loaded.experiment.shared
+            number, fleet = loaded.experiment.number, loaded.experiment.shared
             many = 0 if fleet is None else fleet.count_pending() - self._most_pending
             if many > 0:
-                number = loaded.experiment.number
                 excess += self.store.oldest_decisions(number, min(many, MOST_OVERDUE))
+            for instance, many in loaded.crowded.items():
+                excess += self.store.oldest_decisions_of(number, instance, min(many, MOST_OVERDUE))
+            loaded.crowded.clear()
         return excess
 
 
@@ -371,5 +380,5 @@ def _expire_one(decision: Decision, work: Transaction, at: float) -> None:
     work.expire(decision, at)
 
 
-def _keep_everything(work: Transaction, at: float) -> None:
-    work.keep_everything()
+def _keep_fleet(work: Transaction, at: float) -> None:
+    work.keep_shared_snapshot()
