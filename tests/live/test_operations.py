@@ -1,5 +1,6 @@
 """What operators meet: clocks that jump, stores that hang, feedback that stops, keys, exports."""
 
+import os
 import threading
 import time
 
@@ -9,8 +10,10 @@ from live.driver import Driver, make_settings
 from live.page_server import Server
 
 import influential_bandits as ib
-from influential_bandits.errors import ServiceError
+from benchmarks.live.processes import free_port
+from influential_bandits.errors import InvalidInput, ServiceError
 from influential_bandits.live import loading, replay
+from influential_bandits.live.keys import digest_key
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.settings import Settings
 from influential_bandits.live.store.opening import open_store
@@ -326,11 +329,47 @@ def test_the_last_key_that_opens_everything_stays(server):
     assert ask(server, "DELETE", f"/v1/keys/{digest}", other).status_code == 200
 
 
-def test_metrics_are_for_keys_of_everything_and_say_which_process(server):
+def test_metrics_are_for_keys_of_everything_and_say_which_process_and_experiment(server):
     assert ask(server, "GET", "/metrics", server.make_key("reader", "shop")).status_code == 403
+    server.create("silent")
     server.play("shop", ["ann"])
+    for _ in range(3):
+        body = {"instance": "ann"}
+        assert ask(server, "POST", "/v1/experiments/silent/decisions", json=body).ok
     text = ask(server, "GET", "/metrics", server.make_key("reader")).text
-    assert 'influential_bandits_decisions_total{process="' in text
+    lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    shop, silent = (
+        f'{{experiment="{name}",process="{os.getpid()}"}}' for name in ("shop", "silent")
+    )
+    assert float(lines[f"influential_bandits_decisions_total{silent}"]) == 3.0
+    assert float(lines[f"influential_bandits_feedback_total{shop}"]) == 1.0
+    assert abs(float(lines[f"influential_bandits_latest_feedback{shop}"]) - time.time()) < 60.0
+    assert f"influential_bandits_feedback_total{silent}" not in lines  # nothing came
+
+
+def test_settings_are_changed_in_the_form_in_which_they_were_given(server):
+    path = "/v1/experiments/shop"
+    assert ask(server, "PATCH", path, json={"settings": {"explore": 0.5}}).ok
+    assert ask(server, "GET", path).json()["settings"]["explore"] == 0.5
+    assert ask(server, "PATCH", path, json={"explore": 0.1}).status_code == 422
+
+
+def test_the_first_key_is_written_to_a_file_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("uvicorn.run", lambda application, **_: application.close())
+    store, file, told = tmp_path / "shop.db", tmp_path / "key", []
+    file.write_text("something else")
+    with pytest.raises(InvalidInput, match="name a new file"):
+        ib.live.serve(store, port=free_port(), key_file=file, tell=told.append)
+    file.unlink()
+    for _ in range(2):  # at the second start there is a key
+        ib.live.serve(store, port=free_port(), key_file=file, tell=told.append)
+    key = file.read_text().strip()
+    assert key.startswith("ib_")
+    assert key not in "".join(told)
+    assert file.stat().st_mode & 0o077 == 0
+    with open_store(store) as opened:
+        (row,) = opened.keys()
+    assert row.digest == digest_key(key)
 
 
 @pytest.mark.parametrize("name", [".", ".."])

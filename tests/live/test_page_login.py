@@ -268,7 +268,7 @@ def test_a_session_may_look_and_not_write(server, admin):
     assert log.headers["content-disposition"] == 'attachment; filename="log.csv"'
     for method, path, body in (
         ("POST", "/v1/experiments/shop/decisions", {"instance": "a"}),
-        ("PATCH", "/v1/experiments/shop", {"explore": 0.5}),
+        ("PATCH", "/v1/experiments/shop", {"settings": {"explore": 0.5}}),
         ("DELETE", "/v1/experiments/shop/instances/user%201", None),
     ):
         answer = admin.session.request(method, server.address + path, json=body)

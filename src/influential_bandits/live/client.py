@@ -170,7 +170,7 @@ class Client(Closing):
 
     def change(self, **settings: Any) -> dict[str, Any]:
         """Change settings while it runs."""
-        return self._call("PATCH", self._path(), settings)
+        return self._call("PATCH", self._path(), {"settings": settings})
 
     def describe(self) -> dict[str, Any]:
         """Return settings, arms and models."""

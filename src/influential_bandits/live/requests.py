@@ -109,6 +109,12 @@ class ChangeSettings(Request, frozen=True, kw_only=True, forbid_unknown_fields=T
     mode: Literal["live", "shadow", "paused"] | msgspec.UnsetType = msgspec.UNSET
 
 
+class ChangeExperiment(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Other settings for an experiment, in the form in which it was created."""
+
+    settings: ChangeSettings
+
+
 class AddArm(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A new arm."""
 

@@ -30,18 +30,40 @@ SECRET_VARIABLE = "INFLUENTIAL_BANDITS_SECRET"  # signs the cookies of the page
 PACKAGES = ("starlette", "uvicorn", "httptools", "msgspec", "prometheus_client")
 
 
-def add_key(store: Store, label: str, at: float, *, only_first: bool = False) -> str | None:
-    """Make a key for everything; None if it was to be the first, and there is one."""
+def add_key(store: Store, label: str, at: float) -> str:
+    """Make a key for everything."""
     key, row = make_key(label, "admin", None, at)
     store.begin()
     try:
-        if only_first and store.keys():
-            return None
         store.add_key(row)
         store.commit()
     finally:
         store.roll_back()
     return key
+
+
+def add_first_key(store: Store, at: float, hand_over: Callable[[str], None]) -> None:
+    """Make a key for everything if there is no key yet; it counts once it was handed over."""
+    key, row = make_key("first key", "admin", None, at)
+    store.begin()
+    try:
+        if not store.keys():
+            store.add_key(row)
+            hand_over(key)
+            store.commit()
+    finally:
+        store.roll_back()
+
+
+def write_key(path: str | Path, key: str) -> None:
+    """Write a key into a new file that nobody else may read."""
+    try:
+        Path(path).touch(0o600, exist_ok=False)
+        Path(path).write_text(f"{key}\n", encoding="ascii")
+    except OSError as error:
+        raise InvalidInput(
+            f"cannot write the first key into {path}: {error.strerror or error}; name a new file"
+        ) from None
 
 
 def make_application(address: str, **limits: Any) -> Any:
@@ -100,6 +122,7 @@ def serve(
     port: int = 8000,
     workers: int = 1,
     keep_alive: int = 75,
+    key_file: str | Path | None = None,
     tell: Callable[[str], None] = print,
     meanwhile: Callable[[str], None] | None = None,
     **limits: Any,
@@ -113,6 +136,8 @@ def serve(
         Processes; more than one take PostgreSQL.
     keep_alive : int
         Seconds for which a connection may be idle. A proxy in front should end it earlier.
+    key_file : path, optional
+        Where the first key is written, for its owner alone; by default it is told.
     tell : callable
         Given the lines to print.
     meanwhile : callable, optional
@@ -135,11 +160,15 @@ def serve(
     _require_free_port(host, port)  # before a store is made, and its key shown
     import uvicorn
 
+    def hand_over(key: str) -> None:
+        if key_file is None:
+            tell(f"The first key, for everything; it is not shown again:\n\n    {key}\n")
+        else:
+            write_key(key_file, key)
+
     with open_store(address) as opened:
-        key = add_key(opened, "first key", time.time(), only_first=True)
+        add_first_key(opened, time.time(), hand_over)
         helper = None if meanwhile is None else add_key(opened, "made-up shop", time.time())
-    if key is not None:
-        tell(f"The first key, for everything; it is not shown again:\n\n    {key}\n")
     if not is_shared(address) and sqlite3.sqlite_version_info < SAFE_SQLITE:
         tell(
             f"SQLite {sqlite3.sqlite_version}: let no other program write to {address} meanwhile "
@@ -221,7 +250,7 @@ def serve_in_background(store: str | Path, **options: Any) -> Iterator[RunningSe
     import uvicorn
 
     with open_store(store) as opened:
-        key = add_key(opened, "background", time.time()) or ""
+        key = add_key(opened, "background", time.time())
     application = make_application(str(store), **options)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))

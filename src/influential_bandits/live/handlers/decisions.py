@@ -29,7 +29,7 @@ async def decide(asked: Asked, body: requests.Decide) -> LiveDecision:
     answer = await asked.work(
         lambda work, at: work.decide(body, at), label=body.instance, decision=body.decision_id
     )
-    asked.service.metrics.decisions.inc()
+    asked.service.metrics.note_decision(asked.names["experiment"])
     return answer
 
 
@@ -57,7 +57,7 @@ async def cancel(asked: Asked) -> Outcome:
 async def feed_back(asked: Asked, body: requests.Feedback) -> Outcome:
     """Tell the loss, reward or rating of a decision."""
     answer = await _settle(asked, lambda work, name, at: work.feed_back(name, body, at))
-    asked.service.metrics.feedback.inc()
+    asked.service.metrics.note_feedback(asked.names["experiment"])
     return answer
 
 

@@ -56,9 +56,9 @@ async def show_experiment(asked: Asked) -> dict[str, Any]:
 
 
 @call("PATCH", EXPERIMENT, "admin")
-async def change(asked: Asked, body: requests.ChangeSettings) -> dict[str, Any]:
+async def change(asked: Asked, body: requests.ChangeExperiment) -> dict[str, Any]:
     """Change settings."""
-    return await asked.work(lambda work, at: work.change(body, at))
+    return await asked.work(lambda work, at: work.change(body.settings, at))
 
 
 @call("POST", EXPERIMENT + "/arms", "admin")
