@@ -65,6 +65,23 @@ def test_a_state_of_the_model_before_is_not_kept_as_one_of_the_present_model(tmp
         assert shop.audit().differences == 0
 
 
+@pytest.mark.parametrize("change", ["an arm", "a setting"])
+def test_a_fleet_goes_on_from_its_snapshot_though_it_was_changed_since(tmp_path, caplog, change):
+    settings = make_settings(["a", "b"], explore=0.5, **STATES["shared"])
+    with Driver(tmp_path / "shop.db", settings, events_per_shared_snapshot=5) as shop:
+        learn(shop, ["ann", "bob"] * 3, random.Random(0))
+        shop.decide("ann")
+        shop.add_arm("c") if change == "an arm" else shop.change(explore=0.0)
+        shop.writer._loaded.clear()  # as after a commit that failed
+        shop.decide("ann")
+        loaded = shop.writer._loaded["shop"]
+        assert loaded.snapshot_bytes > 0
+        assert loaded.experiment.arms.names == tuple(shop.describe()["arms"])
+        learn(shop, ["ann", "bob"] * 3, random.Random(0))
+        assert shop.audit().differences == 0
+    assert caplog.messages == []
+
+
 @EVERY_STATE
 @pytest.mark.parametrize("seed", range(4))
 def test_in_every_order_everybody_is_served_or_the_step_is_refused(tmp_path, state, seed):

@@ -81,40 +81,37 @@ class Loader:
 
 def count_steps(store: Connection, row: ExperimentRow) -> int:
     """Return how many users and events of a fleet are to be read; 0 of what is read when needed."""
-    experiment = Experiment.load(row.id, row.name, store.events_of_experiment(row.id))
+    experiment, snapshot = _find_beginning(store, row)
     if experiment.settings.state != "shared":
         return 0
-    snapshot = _find_snapshot(store, experiment)
     return row.instances + row.events - (0 if snapshot is None else snapshot.number)
 
 
 def load_experiment(store: Connection, row: ExperimentRow) -> Loaded:
     """Read an experiment; of a fleet, the latest snapshot if it fits, and nothing if not."""
-    source = StoreSource(store, row.id)
-    events = store.events_of_experiment(row.id)
-    experiment = Experiment.load(row.id, row.name, events, source)
+    experiment, snapshot = _find_beginning(store, row)
     loaded = Loaded(experiment, row.instances)
     if experiment.settings.state != "shared":
         experiment.applied = row.events
         return loaded
-    assert experiment.shared is not None
-    whole = _find_snapshot(store, experiment)
-    if whole is not None and experiment.shared.unpack(
-        whole.state, store.states_of_users(row.id, whole.fingerprint)
-    ):
-        experiment.applied = whole.number
-        loaded.snapshot_bytes = len(whole.state)
-        return loaded
-    return Loaded(Experiment(row.id, row.name, source), row.instances)
+    if snapshot is not None and experiment.shared is not None:
+        users = store.states_of_users(row.id, snapshot.fingerprint)
+        if experiment.shared.unpack(snapshot.state, users):
+            experiment.applied = snapshot.number
+            loaded.snapshot_bytes = len(snapshot.state)
+            return loaded
+    return Loaded(Experiment(row.id, row.name, experiment.source), row.instances)
 
 
-def _find_snapshot(store: Connection, experiment: Experiment) -> Snapshot | None:
-    """Return the snapshot of what a fleet shares, if it is of this policy and code."""
-    expected = experiment.fingerprint("policy")
-    for snapshot in store.snapshots(experiment.number, [0]):
-        if snapshot.fingerprint == expected:
-            return snapshot
-    return None
+def _find_beginning(store: Connection, row: ExperimentRow) -> tuple[Experiment, Snapshot | None]:
+    """Return an experiment as it was at the latest snapshot of its fleet, and this if it fits."""
+    source, events = StoreSource(store, row.id), store.events_of_experiment(row.id)
+    for snapshot in store.snapshots(row.id, [0]):
+        before = [event for event in events if event.number <= snapshot.number]
+        experiment = Experiment.load(row.id, row.name, before, source)
+        if snapshot.fingerprint == experiment.fingerprint("policy"):
+            return experiment, snapshot
+    return Experiment.load(row.id, row.name, events, source), None
 
 
 def catch_up(store: Connection, loaded: Loaded, row: ExperimentRow) -> None:
