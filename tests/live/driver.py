@@ -72,6 +72,10 @@ class Driver:
         request = Feedback(loss=loss, **rest)
         return self.ask(lambda work, at: work.feed_back(decision, request, at), decision=decision)
 
+    def correct(self, decision, loss):
+        request = Feedback(loss=loss)
+        return self.ask(lambda work, at: work.correct(decision, request, at), decision=decision)
+
     def show(self, decision):
         return self.ask(lambda work, at: work.show(decision, at), decision=decision)
 

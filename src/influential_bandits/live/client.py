@@ -119,6 +119,14 @@ class Client(Closing):
         """Say that an arm decided on earlier will not be shown."""
         self._settle(decision, "cancel", {})
 
+    def correct(self, decision: LiveDecision | str, *, loss: float) -> None:
+        """Replace the loss that was told, as after a refund.
+
+        Reports, the log and models that are learned from it have the new one. What the policy has
+        learned from the one before stays learned.
+        """
+        self._settle(decision, "correct", {"loss": loss})
+
     def feed_back(
         self,
         decision: LiveDecision | str,

@@ -22,6 +22,7 @@ from influential_bandits.live.events import (
     ARM_ADDED,
     ARM_RETIRED,
     CHANGED,
+    CORRECTED,
     CREATED,
     DECIDED,
     ERASED,
@@ -291,6 +292,9 @@ class Experiment:
             elif event.kind in (OBSERVED, EXPIRED) and event.ticket in tickets:
                 number = tickets[event.ticket]
                 pulls[number] = pulls[number][0], event.loss, pulls[number][2]
+            elif event.kind == CORRECTED and event.ticket in tickets:
+                arm, loss, when = pulls[tickets[event.ticket]]
+                pulls[tickets[event.ticket]] = arm, (loss or 0.0) + (event.loss or 0.0), when
         assert self.shared is not None
         if pulls:
             arms, losses, times = zip(*pulls.values(), strict=True)

@@ -61,6 +61,12 @@ async def feed_back(asked: Asked, body: requests.Feedback) -> Outcome:
     return answer
 
 
+@call("POST", DECISION + "/correct", "writer", in_batch=True)
+async def correct(asked: Asked, body: requests.Feedback) -> Outcome:
+    """Correct the loss of a decision, as after a refund; reports and the log have the new one."""
+    return await _settle(asked, lambda work, name, at: work.correct(name, body, at))
+
+
 async def _settle(asked: Asked, act: Any) -> Outcome:
     """Have the writer say what became of the decision of a path."""
     name = require_label("the id of a decision", asked.names["decision"])

@@ -10,6 +10,7 @@ from influential_bandits.live.answers import Exposures, LiveDecision, Outcome
 from influential_bandits.live.choices import describe_choice
 from influential_bandits.live.events import (
     CANCELLED,
+    CORRECTED,
     DECIDED,
     EXPIRED,
     EXPOSED,
@@ -170,6 +171,28 @@ class DecisionRequests(TransactionBase):
             became = "was cancelled" if decision.status == CANCELLED else "has expired: too late"
             raise Refused(409, "settled", f"decision {name!r:.80} {became}")
         self._settle(decision, OBSERVED, at, loss, request.at)
+        return Outcome(name, OBSERVED, loss)
+
+    def correct(self, name: str, request: Feedback, at: float) -> Outcome:
+        """Replace the loss of a decision; what was learned from the one before stays learned."""
+        decision = self._require(name)
+        loss = request.read_loss(self._experiment.settings)
+        if decision.status != OBSERVED or decision.loss is None:
+            raise Refused(409, "no_feedback", f"decision {name!r:.80} has no loss to be corrected")
+        if decision.loss != loss:
+            member = self._experiment.members[decision.instance]
+            event = self._event(
+                CORRECTED,
+                at,
+                member.number,
+                decision=name,
+                ticket=decision.ticket,
+                arm=decision.arm,
+                loss=loss - decision.loss,
+                proposed=decision.proposed,
+            )
+            self._keep(self._experiment.note(member, event))
+            self._changes.keep(decision._replace(loss=loss))
         return Outcome(name, OBSERVED, loss)
 
     def expire(self, decision: Decision, at: float) -> None:
