@@ -27,6 +27,9 @@ def serve(
     keep_alive: Annotated[
         int, typer.Option(help="Seconds that a connection may be idle; longer than a proxy's.")
     ] = 75,
+    root_path: Annotated[
+        str, typer.Option(help="Path under which a proxy serves it and takes off, as in /bandits.")
+    ] = "",
     key_file: Annotated[
         Path | None, typer.Option(help="New file for the first key; by default it is printed.")
     ] = None,
@@ -40,6 +43,7 @@ def serve(
         port=port,
         workers=workers,
         keep_alive=keep_alive,
+        root_path=root_path,
         key_file=key_file,
         tell=typer.echo,
     )

@@ -72,12 +72,12 @@ class Decision(NamedTuple):
     at: float
     group: str  # "policy" or "control"
     arm: int
-    probability: float | None
-    expected_loss: float | None
-    model: int
-    proposed: int | None  # in shadow mode, the arm that we would have served
-    number: int  # of the event
-    ticket: int | None  # None while it is open
-    status: str
-    loss: float | None
-    deadline: float | None  # when its loss is given up
+    probability: float | None = None
+    expected_loss: float | None = None
+    model: int = 0
+    proposed: int | None = None  # in shadow mode, the arm that we would have served
+    number: int = 0  # of the event
+    ticket: int | None = None  # None while it is open
+    status: str = OPEN
+    loss: float | None = None
+    deadline: float | None = None  # when its loss is given up

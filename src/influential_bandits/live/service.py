@@ -43,9 +43,11 @@ class Service:
     writer : Writer
     secret : bytes, optional
         That signs the cookies of the page; by default one that nobody knows but this service.
+    root : str
+        The path under which a proxy serves it, and takes off.
     """
 
-    def __init__(self, writer: Writer, secret: bytes | None = None) -> None:
+    def __init__(self, writer: Writer, secret: bytes | None = None, root: str = "") -> None:
         self.writer = writer
         self.secret = secret or secrets.token_bytes(32)
         self.metrics = Metrics(writer)
@@ -59,7 +61,7 @@ class Service:
         self.after_compiling: Callable[[], None] = lambda: None
         self._loop: asyncio.AbstractEventLoop | None = None
         writer.after_batch = self._deliver_all
-        self.page = Page(self)
+        self.page = Page(self, root)
         self._router = Router(
             [
                 *((call.method, call.path, self._endpoint(call)) for call in CALLS),
@@ -195,17 +197,21 @@ class Service:
 
     async def find(self, name: str, visitor: Visitor) -> ExperimentRow:
         """Return an experiment; one that the visitor may not see is not there, and as slowly."""
-        row = self._experiments.get(name)
-        if row is None or not visitor.sees(row.id):
+        row = self._find_known(name, visitor)
+        if row is None:
             async with self._finding:  # in turn: what a batch asks for is done in its order
-                row = self._experiments.get(name)
-                if row is None or not visitor.sees(row.id):
+                row = self._find_known(name, visitor)
+                if row is None:
                     rows = await self.read_soon(lambda store: store.experiments())
                     self._experiments = {row.name: row for row in rows}
-                    row = self._experiments.get(name)
-        if row is None or not visitor.sees(row.id):
+                    row = self._find_known(name, visitor)
+        if row is None:
             raise Refused(404, "unknown_experiment", f"there is no experiment {name!r:.80}")
         return row
+
+    def _find_known(self, name: str, visitor: Visitor) -> ExperimentRow | None:
+        row = self._experiments.get(name)
+        return row if row is not None and visitor.sees(row.id) else None
 
     async def describe(self, row: ExperimentRow) -> dict[str, Any]:
         """Return settings, arms and models; without the writer."""

@@ -15,7 +15,7 @@ from secrets import token_hex
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
-from influential_bandits.checks import require_packages
+from influential_bandits.checks import abbreviate, require_packages
 from influential_bandits.errors import InvalidInput
 from influential_bandits.live.keys import make_key
 from influential_bandits.live.requests import Refused
@@ -26,6 +26,7 @@ __all__ = ["serve", "serve_in_background"]
 
 SAFE_SQLITE = (3, 51, 3)
 STORE_VARIABLE = "INFLUENTIAL_BANDITS_STORE"
+ROOT_VARIABLE = "INFLUENTIAL_BANDITS_ROOT_PATH"
 SECRET_VARIABLE = "INFLUENTIAL_BANDITS_SECRET"  # signs the cookies of the page
 PACKAGES = ("starlette", "uvicorn", "httptools", "msgspec", "prometheus_client")
 
@@ -77,7 +78,8 @@ def make_application(address: str, **limits: Any) -> Any:
     for row in rows:
         prepare_stored(store.events_of_experiment(row.id))
     secret = os.environ.get(SECRET_VARIABLE, "").encode()
-    service = Service(Writer(store, **limits), secret or None)
+    root = os.environ.get(ROOT_VARIABLE, "")
+    service = Service(Writer(store, **limits), secret or None, root)
     for row in rows:  # a fleet is computed now, and not when the first request comes
         try:
             service.writer.ask(row.name, lambda work, at: None)
@@ -122,6 +124,7 @@ def serve(
     port: int = 8000,
     workers: int = 1,
     keep_alive: int = 75,
+    root_path: str = "",
     key_file: str | Path | None = None,
     tell: Callable[[str], None] = print,
     meanwhile: Callable[[str], None] | None = None,
@@ -136,6 +139,8 @@ def serve(
         Processes; more than one take PostgreSQL.
     keep_alive : int
         Seconds for which a connection may be idle. A proxy in front should end it earlier.
+    root_path : str
+        The path under which a proxy serves it, such as ``"/bandits"``, and takes off.
     key_file : path, optional
         Where the first key is written, for its owner alone; by default it is told.
     tell : callable
@@ -157,6 +162,8 @@ def serve(
         raise InvalidInput(
             "an SQLite file has one service at a time; take --store postgresql://… for more workers"
         )
+    if root_path and (not root_path.startswith("/") or root_path.endswith("/")):
+        raise InvalidInput(f"root_path must be like /bandits, got {abbreviate(root_path)}")
     _require_free_port(host, port)  # before a store is made, and its key shown
     import uvicorn
 
@@ -174,7 +181,7 @@ def serve(
             f"SQLite {sqlite3.sqlite_version}: let no other program write to {address} meanwhile "
             "(versions before 3.51.3 can damage a file that two write to)."
         )
-    os.environ[STORE_VARIABLE] = address
+    os.environ[STORE_VARIABLE], os.environ[ROOT_VARIABLE] = address, root_path
     if not os.environ.get(SECRET_VARIABLE):
         os.environ[SECRET_VARIABLE] = token_hex(32)  # one for all workers
     if meanwhile is not None and helper is not None:

@@ -38,18 +38,9 @@ class DecisionRequests(TransactionBase):
         experiment = self._experiment
         require_label("instance", request.instance)
         name, digest = request.decision_id, request.digest()
-        if name is not None:
-            require_label("decision_id", name)
-            earlier = self._find(name)
-            if earlier is not None:
-                if earlier.request != digest:
-                    raise Refused(
-                        409,
-                        "decision_exists",
-                        f"decision {name!r:.80} was asked for something else; take another "
-                        "decision_id",
-                    )
-                return self._answer(earlier)
+        earlier = self._find_repeat("decision", name, digest)
+        if earlier is not None:
+            return self._answer(earlier)
         mode = experiment.settings.mode
         if mode == "paused":
             raise Refused(409, "paused", "the experiment is paused: it takes no decisions")
@@ -96,11 +87,23 @@ class DecisionRequests(TransactionBase):
             number=event.number,
             ticket=event.ticket,
             status=OPEN if later else PENDING,
-            loss=None,
             deadline=self._deadline(at),
         )
         self._changes.decisions[experiment.number, name] = decision
         return self._answer(decision)
+
+    def _find_repeat(self, kind: str, name: str | None, digest: str) -> Decision | None:
+        """Return what was asked under a name before; it must have been the same."""
+        if name is None:
+            return None
+        earlier = self._find(require_label(f"{kind}_id", name))
+        if earlier is not None and earlier.request != digest:
+            raise Refused(
+                409,
+                f"{kind}_exists",
+                f"{kind} {name!r:.80} was asked for something else; take another {kind}_id",
+            )
+        return earlier
 
     def _deadline(self, at: float) -> float:
         return at + self._experiment.settings.window_hours * HOUR
@@ -242,18 +245,9 @@ class DecisionRequests(TransactionBase):
         if not 1 <= len(request.arms) <= MOST_EXPOSURES:
             raise InvalidInput(f"give 1 to {MOST_EXPOSURES} arms, got {len(request.arms)}")
         arms = experiment.arm_numbers(request.arms)
-        name = request.exposure_id
-        if name is not None:
-            require_label("exposure_id", name)
-            earlier = self._find(name)
-            if earlier is not None:
-                if earlier.request != request.digest():
-                    raise Refused(
-                        409,
-                        "exposure_exists",
-                        f"exposure {name!r:.80} was another one; take another exposure_id",
-                    )
-                return Exposures(len(arms))
+        name, digest = request.exposure_id, request.digest()
+        if self._find_repeat("exposure", name, digest) is not None:
+            return Exposures(len(arms))
         happened = _require_past(request.at, at)
         data = None if happened is None else encode({"at": happened}).decode()
         member = self._member(request.instance, at)
@@ -265,19 +259,13 @@ class DecisionRequests(TransactionBase):
                 experiment=experiment.number,
                 id=name,
                 instance=member.number,
-                request=request.digest(),
+                request=digest,
                 at=at,
                 group=member.group,
                 arm=arms[-1],
-                probability=None,
-                expected_loss=None,
                 model=experiment.model,
-                proposed=None,
                 number=experiment.applied,
-                ticket=None,
                 status=EXPOSED,
-                loss=None,
-                deadline=None,
             )
         return Exposures(len(arms))
 
