@@ -40,26 +40,26 @@ def write_page(folder: Path) -> list[str]:
     }
     lines = [INTRODUCTION + "| status | meaning |", "|---|---|"]
     lines += [f"| {status} | {meaning} |" for status, meaning in sorted(refusals.items())]
-    lines += ["", "## Calls", "", "| call | what it does | body |", "|---|---|---|"]
+    lines += ["", "## Calls", "", "| call | what it does | body | answer |", "|---|---|---|---|"]
     for path, method, operation in operations:
-        summary, body = escape(operation["summary"]), link_body(operation)
-        lines.append(f"| `{method.upper()} {path}` | {summary} | {body} |")
-    lines += ["", "## Bodies", ""]
+        summary, body = escape(operation["summary"]), link_type(operation.get("requestBody", {}))
+        done = next(answer for status, answer in operation["responses"].items() if status < "300")
+        lines.append(f"| `{method.upper()} {path}` | {summary} | {body} | {link_type(done)} |")
+    lines += ["", "## Bodies and answers", ""]
     for name, schema in document["components"]["schemas"].items():
         lines += describe_schema(name, schema)
     (folder / "service.md").write_text("\n".join(lines), encoding="utf-8")
     return list(document["paths"])
 
 
-def link_body(operation: dict[str, Any]) -> str:
-    """Return a link to what a call takes."""
-    content = operation.get("requestBody", {}).get("content", {})
-    schema = content.get("application/json", {}).get("schema", {})
+def link_type(part: dict[str, Any]) -> str:
+    """Return a link to what a call takes or answers."""
+    schema = part.get("content", {}).get("application/json", {}).get("schema", {})
     return name_type(schema) if schema else ""
 
 
 def describe_schema(name: str, schema: dict[str, Any]) -> list[str]:
-    """Return the section of one body: its fields, with their types and defaults."""
+    """Return the section of a body or an answer: its fields, with their types and defaults."""
     description = re.split(r"\n\s*\n", schema.get("description", ""))[0]
     lines = [
         f"### {name}",

@@ -1,5 +1,7 @@
 """A small client of the writer itself: requests without HTTP, with a clock that tests move."""
 
+import msgspec
+
 from influential_bandits.live.instances import find_instance, load_alone
 from influential_bandits.live.reading import describe_experiment
 from influential_bandits.live.replay import replay_experiment
@@ -57,7 +59,8 @@ class Driver:
         return self.writer.ask("", act)
 
     def ask(self, act, **names):
-        return self.writer.ask(NAME, act, **names)
+        """Return the answer as clients see it."""
+        return msgspec.to_builtins(self.writer.ask(NAME, act, **names))
 
     def decide(self, instance="ann", **rest):
         request = Decide(instance=instance, **rest)
@@ -68,6 +71,10 @@ class Driver:
     def feed_back(self, decision, loss=None, **rest):
         request = Feedback(loss=loss, **rest)
         return self.ask(lambda work, at: work.feed_back(decision, request, at), decision=decision)
+
+    def correct(self, decision, loss):
+        request = Feedback(loss=loss)
+        return self.ask(lambda work, at: work.correct(decision, request, at), decision=decision)
 
     def show(self, decision):
         return self.ask(lambda work, at: work.show(decision, at), decision=decision)

@@ -19,8 +19,8 @@ VOID = {"br", "hr", "img", "input", "link", "meta", "circle", "line", "polyline"
 class Server:
     """A service on a store of its own, reached over HTTP."""
 
-    def __init__(self, path):
-        self.path = path
+    def __init__(self, path, root=""):
+        self.path, self._root = path, root
         store = open_store(path)
         self.key, row = make_key("first key", "admin", None, 1.0)
         store.begin()
@@ -30,7 +30,7 @@ class Server:
 
     def _start(self, store, port=0, secret=None):
         self.writer = Writer(store)
-        self.service = Service(self.writer, secret)
+        self.service = Service(self.writer, secret, self._root)
         config = uvicorn.Config(
             self.service, port=port, access_log=False, lifespan="off", **protocol_options()
         )

@@ -74,6 +74,13 @@ def test_the_log_is_read_as_it_is(client, tmp_path):
         assert log.history("user 1").loss.tolist() == [n / 10 for n in range(1, 30, 3)]
 
 
+def test_a_loss_is_corrected(client):
+    decision = client.decide("somebody with a refund")
+    client.feed_back(decision, loss=0.5)
+    client.correct(decision, loss=0.25)
+    assert client.show("somebody with a refund")["met"][-1]["loss"] == 0.25
+
+
 def test_a_repeat_by_name_is_harmless(client):
     first = client.decide("ann", decision_id="mine")
     assert client.decide("ann", decision_id="mine") == first

@@ -5,6 +5,7 @@ import pytest
 from live.driver import Driver, make_settings
 
 from influential_bandits.errors import InvalidInput
+from influential_bandits.live.reading import read_events
 from influential_bandits.live.requests import Refused
 
 OWN = make_settings(policy="LCB", control_share=0.3, explore=0.1)
@@ -61,6 +62,35 @@ def test_the_same_loss_again_changes_nothing_and_another_is_refused(shop):
     assert shop.describe()["events"] == events
     assert refusal(shop.feed_back, "one", 0.6) == (409, "feedback_exists")
     assert refusal(shop.feed_back, "two", 0.6) == (404, "unknown_decision")
+
+
+@pytest.mark.parametrize("state", ["own", "shared"])
+def test_a_loss_is_corrected_by_an_event_of_its_own(tmp_path, state):
+    settings = make_settings(policy="FleetLCB" if state == "shared" else "LCB", state=state)
+    with Driver(tmp_path / "shop.db", settings) as shop:
+        for n in range(6):
+            shop.decide("ann", decision_id=str(n))
+            if n < 5:
+                shop.feed_back(str(n), n / 4)
+        expected = shop.explain("ann")
+        assert shop.report()["totals"]["loss"] == 2.5
+        for _ in range(2):  # the second time it is a repeat
+            assert shop.correct("4", 0.25) == {
+                "decision_id": "4", "status": "observed", "loss": 0.25
+            }  # fmt: skip
+        assert shop.describe()["events"] == 13
+        assert shop.explain("ann") == expected  # nobody unlearns
+        with pytest.raises(Refused, match="no loss to be corrected"):
+            shop.correct("5", 0.25)
+        report = shop.report()
+        assert (report["totals"]["loss"], report["totals"]["losses"]) == (1.75, 5)
+        assert (report["policy"]["loss"], report["policy"]["decisions"]) == (1.75, 5)
+        names = shop.describe()["arms"]
+        log = shop.read(lambda store: [row[3] for row in read_events(store, 1, names)])
+        assert log == [0.0, 0.25, 0.5, 0.75, 0.25]
+        shop.restart()
+        assert shop.explain("ann") == expected
+        assert shop.audit().differences == 0
 
 
 def test_a_pull_counts_when_it_is_shown(shop):

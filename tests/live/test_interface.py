@@ -197,7 +197,7 @@ def test_a_key_of_one_experiment_sees_no_other(served):
     assert names == ["other"]
     for method, path, body in (
         ("GET", "/v1/experiments/shop", None),
-        ("PATCH", "/v1/experiments/shop", {"explore": 0.5}),
+        ("PATCH", "/v1/experiments/shop", {"settings": {"explore": 0.5}}),
         ("POST", "/v1/experiments/shop/decisions", {"instance": "p"}),
         ("POST", "/v1/experiments/shop/exposures", {"instance": "p", "arms": ["tea"]}),
         ("POST", "/v1/experiments/shop/decisions/secret/feedback", {"loss": 0.5}),

@@ -8,7 +8,7 @@ from live.driver import Driver, make_settings
 import influential_bandits as ib
 from influential_bandits import FleetLCB, FleetPrior
 from influential_bandits.live.fitting import fit_policy
-from influential_bandits.live.requests import FitModel, Refused
+from influential_bandits.live.requests import Decide, FitModel, Refused
 
 STATES = {
     "own": {"policy": "ModelLCB"},
@@ -45,6 +45,41 @@ def test_a_learned_model_serves_those_who_came_before_an_arm(tmp_path, state):
         shop.restart()
         assert shop.decide("old")["model"] == 1
         assert shop.audit().differences == 0
+
+
+def test_a_state_of_the_model_before_is_not_kept_as_one_of_the_present_model(tmp_path):
+    settings = make_settings(policy="DiscountedLCB")
+    with Driver(tmp_path / "shop.db", settings, events_per_snapshot=1) as shop:
+
+        def decide_and_activate(
+            work, at
+        ):  # in one transaction, at the end of which states are kept
+            work.decide(Decide(instance="ann"), at)
+            work.activate_model(1, at)
+
+        learn(shop, ["ann"] * 9, random.Random(0))
+        shop.stage_model("DiscountedLCB(discount=0.1)")
+        shop.ask(decide_and_activate, label="ann")
+        shop.restart()
+        learn(shop, ["ann"] * 9, random.Random(0))
+        assert shop.audit().differences == 0
+
+
+@pytest.mark.parametrize("change", ["an arm", "a setting"])
+def test_a_fleet_goes_on_from_its_snapshot_though_it_was_changed_since(tmp_path, caplog, change):
+    settings = make_settings(["a", "b"], explore=0.5, **STATES["shared"])
+    with Driver(tmp_path / "shop.db", settings, events_per_shared_snapshot=5) as shop:
+        learn(shop, ["ann", "bob"] * 3, random.Random(0))
+        shop.decide("ann")
+        shop.add_arm("c") if change == "an arm" else shop.change(explore=0.0)
+        shop.writer._loaded.clear()  # as after a commit that failed
+        shop.decide("ann")
+        loaded = shop.writer._loaded["shop"]
+        assert loaded.snapshot_bytes > 0
+        assert loaded.experiment.arms.names == tuple(shop.describe()["arms"])
+        learn(shop, ["ann", "bob"] * 3, random.Random(0))
+        assert shop.audit().differences == 0
+    assert caplog.messages == []
 
 
 @EVERY_STATE

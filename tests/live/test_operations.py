@@ -1,5 +1,6 @@
 """What operators meet: clocks that jump, stores that hang, feedback that stops, keys, exports."""
 
+import os
 import threading
 import time
 
@@ -9,10 +10,14 @@ from live.driver import Driver, make_settings
 from live.page_server import Server
 
 import influential_bandits as ib
-from influential_bandits.errors import ServiceError
-from influential_bandits.live import replay
+from benchmarks.live.processes import free_port
+from influential_bandits.errors import InvalidInput, ServiceError
+from influential_bandits.live import loading, replay
+from influential_bandits.live.keys import digest_key
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.settings import Settings
+from influential_bandits.live.store.opening import open_store
+from influential_bandits.live.writer import BYTES_PER_EVENT
 
 SHARED = {"policy": "FleetLCB", "state": "shared"}
 
@@ -100,6 +105,43 @@ def test_a_fleet_waits_for_no_more_losses_than_memory_is_for(tmp_path):
         assert shop.audit().differences == 0
 
 
+def test_an_instance_of_its_own_waits_for_no_more_losses_than_memory_is_for(tmp_path):
+    with Driver(tmp_path / "shop.db", make_settings(), most_pending_each=10) as shop:
+        for n in range(40):
+            shop.decide("ann", decision_id=str(n))
+        shop.decide("bob", decision_id="bob's")
+        shop.sweep()
+        experiment = shop.writer._loaded["shop"].experiment
+        assert experiment.by_label["ann"].state.count_pending() == 10
+        with pytest.raises(Refused, match="has expired"):
+            shop.feed_back("29", 0.5)
+        for name in ("30", "39", "bob's"):
+            shop.feed_back(name, 0.5)
+        assert shop.audit().differences == 0
+
+
+def test_a_state_that_is_dropped_from_memory_is_not_written_for_a_few_events(tmp_path):
+    options = {"members_held": 1, "events_per_snapshot": 3}
+    with Driver(tmp_path / "shop.db", make_settings(policy="ModelLCB"), **options) as shop:
+
+        def play(rounds):
+            for _ in range(rounds):
+                for user in ("ann", "bob"):
+                    shop.feed_back(shop.decide(user)["decision_id"], 0.5)
+            kept = shop.read(lambda store: store.snapshots(1, [1, 2]))
+            return {snapshot.instance: (snapshot.number, len(snapshot.state)) for snapshot in kept}
+
+        assert play(1) == {}  # of two events each
+        kept = play(1)
+        assert set(kept) == {1, 2}
+        events = min(size for _, size in kept.values()) // BYTES_PER_EVENT
+        assert events > 6
+        assert play(2) == kept  # for four events more it is too large
+        shop.restart()
+        assert play(events) != kept
+        assert shop.audit().differences == 0
+
+
 def test_feedback_that_stops_is_said(tmp_path):
     with Driver(tmp_path / "shop.db", make_settings()) as shop:
         start = shop.clock.now
@@ -136,6 +178,70 @@ def test_a_store_that_hangs_holds_up_no_health_check(server, monkeypatch):
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "store")
     stuck.set()
     asked.join()
+
+
+def test_a_request_does_not_wait_for_ever_for_what_is_written(server, monkeypatch):
+    monkeypatch.setattr("influential_bandits.live.service.SECONDS_TO_WRITE", 0.5)
+    go = threading.Event()
+    writing = threading.Thread(target=server.writer.ask, args=("shop", lambda *_: go.wait(20.0)))
+    writing.start()
+    path, body = "/v1/experiments/shop/decisions", {"instance": "ann", "decision_id": "one"}
+    assert ask(server, "POST", path, json=body).status_code == 503
+    assert ask(server, "GET", "/ready").status_code == 503
+    assert writing.is_alive()
+    go.set()
+    writing.join()
+    assert ask(server, "POST", path, json=body).json()["number"] == 2  # it has happened once
+    assert ask(server, "GET", "/ready").status_code == 200
+
+
+def test_a_service_that_stops_in_a_transaction_holds_up_the_others_for_a_while(
+    postgres, monkeypatch
+):
+    module = "influential_bandits.live.store.postgres"
+    monkeypatch.setattr(f"{module}.SECONDS_FOR_A_LOCK", 0.5)
+    address = postgres.new_database()
+    with Driver(address, make_settings()) as shop:
+        monkeypatch.setattr(f"{module}.SECONDS_IDLE", 2.0)
+        with open_store(address) as stopped:
+            stopped.begin()
+            stopped.lock([1])
+            with pytest.raises(Refused, match="lock timeout"):
+                shop.decide("ann", decision_id="one")
+            time.sleep(2.0)
+            assert shop.decide("ann", decision_id="one")["number"] == 2
+
+
+def test_a_large_fleet_is_computed_beside_what_others_ask_for(tmp_path, monkeypatch):
+    with Driver(tmp_path / "shop.db", make_settings(**SHARED)) as shop:
+        shop.store(lambda work, at: work.create_experiment("other", make_settings(), at))
+        for n in range(40):
+            shop.decide(f"user {n % 7}", decision_id=str(n))
+            shop.feed_back(str(n), n % 5 / 10)
+        expected = shop.explain("user 3")
+    go = threading.Event()
+    monkeypatch.setattr(loading, "MOST_AT_ONCE", 5)
+    aside = loading.Loader._load_aside
+    monkeypatch.setattr(loading.Loader, "_load_aside", lambda *of: go.wait(20.0) and aside(*of))
+    running = Server(tmp_path / "shop.db")
+    calls = [("shop", {"instance": "ann"}), ("other", {"instance": "ann"})]
+    paths = [(f"/v1/experiments/{name}/decisions", body) for name, body in calls]
+    answers = [ask(running, "POST", path, json=body) for path, body in paths]
+    assert [answer.status_code for answer in answers] == [503, 200]
+    assert answers[0].json()["error"]["code"] == "loading"
+    ready = ask(running, "GET", "/ready")
+    assert (ready.status_code, ready.json()["error"]["code"]) == (503, "loading")
+    assert running.visit().get("/experiments/shop").status_code == 200
+    go.set()
+    deadline = time.monotonic() + 20.0
+    while ask(running, "GET", "/ready").status_code != 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    told = ask(running, "GET", "/v1/experiments/shop/instances/user%203").json()
+    assert {name: told[name] for name in expected} == expected
+    assert ask(running, "POST", paths[0][0], json=paths[0][1]).status_code == 200
+    running.close()
+    assert shop.audit().differences == 0
 
 
 def test_a_batch_is_served_in_order_also_right_after_a_start(server, monkeypatch):
@@ -223,11 +329,47 @@ def test_the_last_key_that_opens_everything_stays(server):
     assert ask(server, "DELETE", f"/v1/keys/{digest}", other).status_code == 200
 
 
-def test_metrics_are_for_keys_of_everything_and_say_which_process(server):
+def test_metrics_are_for_keys_of_everything_and_say_which_process_and_experiment(server):
     assert ask(server, "GET", "/metrics", server.make_key("reader", "shop")).status_code == 403
+    server.create("silent")
     server.play("shop", ["ann"])
+    for _ in range(3):
+        body = {"instance": "ann"}
+        assert ask(server, "POST", "/v1/experiments/silent/decisions", json=body).ok
     text = ask(server, "GET", "/metrics", server.make_key("reader")).text
-    assert 'influential_bandits_decisions_total{process="' in text
+    lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    shop, silent = (
+        f'{{experiment="{name}",process="{os.getpid()}"}}' for name in ("shop", "silent")
+    )
+    assert float(lines[f"influential_bandits_decisions_total{silent}"]) == 3.0
+    assert float(lines[f"influential_bandits_feedback_total{shop}"]) == 1.0
+    assert abs(float(lines[f"influential_bandits_latest_feedback{shop}"]) - time.time()) < 60.0
+    assert f"influential_bandits_feedback_total{silent}" not in lines  # nothing came
+
+
+def test_settings_are_changed_in_the_form_in_which_they_were_given(server):
+    path = "/v1/experiments/shop"
+    assert ask(server, "PATCH", path, json={"settings": {"explore": 0.5}}).ok
+    assert ask(server, "GET", path).json()["settings"]["explore"] == 0.5
+    assert ask(server, "PATCH", path, json={"explore": 0.1}).status_code == 422
+
+
+def test_the_first_key_is_written_to_a_file_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("uvicorn.run", lambda application, **_: application.close())
+    store, file, told = tmp_path / "shop.db", tmp_path / "key", []
+    file.write_text("something else")
+    with pytest.raises(InvalidInput, match="name a new file"):
+        ib.live.serve(store, port=free_port(), key_file=file, tell=told.append)
+    file.unlink()
+    for _ in range(2):  # at the second start there is a key
+        ib.live.serve(store, port=free_port(), key_file=file, tell=told.append)
+    key = file.read_text().strip()
+    assert key.startswith("ib_")
+    assert key not in "".join(told)
+    assert file.stat().st_mode & 0o077 == 0
+    with open_store(store) as opened:
+        (row,) = opened.keys()
+    assert row.digest == digest_key(key)
 
 
 @pytest.mark.parametrize("name", [".", ".."])

@@ -268,7 +268,7 @@ def test_a_session_may_look_and_not_write(server, admin):
     assert log.headers["content-disposition"] == 'attachment; filename="log.csv"'
     for method, path, body in (
         ("POST", "/v1/experiments/shop/decisions", {"instance": "a"}),
-        ("PATCH", "/v1/experiments/shop", {"explore": 0.5}),
+        ("PATCH", "/v1/experiments/shop", {"settings": {"explore": 0.5}}),
         ("DELETE", "/v1/experiments/shop/instances/user%201", None),
     ):
         answer = admin.session.request(method, server.address + path, json=body)
@@ -280,3 +280,25 @@ def test_a_session_of_one_experiment_sees_no_other(server):
     assert reader.get("/v1/experiments/other/report").status_code == 200
     assert reader.get("/v1/experiments/shop/report").status_code == 404
     assert reader.get("/v1/keys").status_code == 403
+
+
+def test_below_a_path_that_a_proxy_takes_off_every_link_has_it(tmp_path):
+    server = Server(tmp_path / "shop.db", root="/bandits")
+    server.create("shop")
+    server.play("shop", ["ann"])
+    visitor = Visitor(server.address)
+    asked = visitor.get("/experiments/shop", allow_redirects=False)
+    assert asked.headers["location"] == "/bandits/login?next=%2Fexperiments%2Fshop"
+    fields = {"key": server.key, "next": "/experiments/shop"}
+    answer = visitor.post("/login", fields, follow=False)
+    assert answer.headers["location"] == "/bandits/experiments/shop"
+    assert "path=/bandits" in answer.headers["set-cookie"].lower()
+    cookie = answer.headers["set-cookie"].partition(";")[0]
+    pages = ("/login", "/", "/experiments/shop", "/experiments/shop/settings")
+    for path in (*pages, "/experiments/shop/instances/ann"):
+        headers = {} if path == "/login" else {"Cookie": cookie}
+        text = requests.get(server.address + path, headers=headers, timeout=20).text
+        links = re.findall(r'(?:href|src|action)="([^"]*)"', text)
+        assert len(links) > 5
+        assert all(link.startswith(("/bandits/", "#")) for link in links), links
+    server.close()

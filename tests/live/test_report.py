@@ -18,8 +18,8 @@ MINUTE, HOUR = 60.0, 3600.0
 
 
 def play(shop, seed, steps=500):
-    """Let users decide, answer, cancel, expire and be erased, for some hours; pause at times."""
-    draw, waiting, later = random.Random(seed), [], []
+    """Let users decide, answer, correct, cancel, expire and be erased; pause at times."""
+    draw, waiting, later, heard = random.Random(seed), [], [], []
     for n in range(steps):
         if n in (150, 250, 370):
             yield
@@ -30,6 +30,7 @@ def play(shop, seed, steps=500):
             shop.erase("user 3")
             waiting = [name for name in waiting if " 3 " not in name]
             later = [name for name in later if " 3 " not in name]
+            heard = [name for name in heard if " 3 " not in name]
         user, kind = draw.randrange(110), draw.random()
         if kind < 0.5:
             name = f"d {user} {n}"
@@ -40,6 +41,9 @@ def play(shop, seed, steps=500):
             name, loss = waiting.pop(draw.randrange(len(waiting))), draw.gauss(0.0, 1.0)
             with suppress(Refused):  # its window has ended
                 shop.feed_back(name, loss)
+                heard.append(name)
+            if n % 4 == 0 and heard:
+                shop.correct(heard[n % len(heard)], n / 200.0 - 1.0)
         elif kind < 0.9 and later:
             name, is_shown = later.pop(), draw.random() < 0.6
             with suppress(Refused):
@@ -49,6 +53,7 @@ def play(shop, seed, steps=500):
             shop.expose(f"user {user}", draw.choice(ARMS))
         elif n > 100:
             shop.sweep()
+    shop.sweep()  # nothing is overdue any more
     yield
 
 
@@ -70,7 +75,7 @@ def judge_by_hand(events):
             continue
         own = sums[share, group, event.instance]
         own[0] += event.ticket is not None and event.kind in ("decided", "shown")
-        own[1] += event.loss is not None
+        own[1] += event.loss is not None and event.kind != "corrected"
         own[2] += event.loss or 0.0
 
     def total(share, group, count, value):
@@ -120,7 +125,7 @@ def test_the_report_is_what_the_events_say(address, span):
         row = sums[ARMS[event.arm], group]
         row[event.kind] += 1
         row["unshown"] += event.kind == "decided" and event.ticket is None
-        row["losses"] += event.loss is not None
+        row["losses"] += event.loss is not None and event.kind != "corrected"
         row["loss"] += event.loss or 0.0
     for row in report["arms"]:
         own = sums.pop((row["arm"], row["group"]))
@@ -154,7 +159,11 @@ def test_the_report_is_what_the_events_say(address, span):
     assert begin - spans[0]["seconds"] <= spans[0]["from"] <= begin
     for one in spans:
         end = one["from"] + one["seconds"]
-        inside = [pair for pair in events if one["from"] <= pair[0].at < end]
+        inside = [  # what was corrected later is told by the sums alone
+            pair
+            for pair in events
+            if one["from"] <= pair[0].at < end and pair[0].kind != "corrected"
+        ]
         assert one["decisions"] == sum(e.kind == "decided" for e, *_ in inside)
         assert one["feedback"] == sum(e.kind == "observed" for e, *_ in inside)
         for group, mean in one["mean_loss"].items():

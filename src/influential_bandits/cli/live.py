@@ -27,11 +27,26 @@ def serve(
     keep_alive: Annotated[
         int, typer.Option(help="Seconds that a connection may be idle; longer than a proxy's.")
     ] = 75,
+    root_path: Annotated[
+        str, typer.Option(help="Path under which a proxy serves it and takes off, as in /bandits.")
+    ] = "",
+    key_file: Annotated[
+        Path | None, typer.Option(help="New file for the first key; by default it is printed.")
+    ] = None,
 ) -> None:
     """Decide live, over HTTP: every decision is on disk before it is answered."""
     from influential_bandits.live.serving import serve
 
-    serve(store, host=host, port=port, workers=workers, keep_alive=keep_alive, tell=typer.echo)
+    serve(
+        store,
+        host=host,
+        port=port,
+        workers=workers,
+        keep_alive=keep_alive,
+        root_path=root_path,
+        key_file=key_file,
+        tell=typer.echo,
+    )
 
 
 @app.command(name="shop", epilog="Example: influential-bandits shop --users 2000 --speed 0")

@@ -1,7 +1,7 @@
 """The public names of the service; ``__init__.py`` loads them when first used."""
 
+from .answers import LiveDecision as LiveDecision
 from .client import Client as Client
-from .client import LiveDecision as LiveDecision
 from .serving import serve as serve
 from .serving import serve_in_background as serve_in_background
 from .settings import Settings as Settings

@@ -5,10 +5,50 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from influential_bandits.errors import InfluentialBanditsError
 from influential_bandits.live.events import encode
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.store.sql import StoreError
+
+__all__ = ["LiveDecision"]
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+FORESEEN = (InfluentialBanditsError, *UNREADABLE)  # of which a client is told
+
+
+class LiveDecision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the service has decided.
+
+    Examples
+    --------
+    >>> LiveDecision("visit-17", "tea", "policy", 1.0, 0.25, model=0, number=2).arm
+    'tea'
+    """
+
+    decision_id: str
+    arm: str
+    group: str  # "policy" or "control"
+    probability: float | None  # None: it is not known
+    expected_loss: float | None
+    model: int
+    number: int  # of its event
+    proposed: str | None = None  # in shadow mode, the arm that the policy would have served
+
+
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What has become of a decision."""
+
+    decision_id: str
+    status: str
+    loss: float | None = None
+
+
+class Exposures(msgspec.Struct, frozen=True):
+    """How many arms met elsewhere were noted."""
+
+    exposures: int
 
 
 class Answer:
@@ -33,12 +73,14 @@ class Answer:
         await send({"type": "http.response.body", "body": self.body})
 
 
-def as_refusal(error: InfluentialBanditsError) -> Refused:
+def as_refusal(error: Exception) -> Refused:
     """Return what is told when something went wrong that was foreseen."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, StoreError):
         return Refused(503, "store", str(error))
+    if isinstance(error, UNREADABLE):
+        return Refused(422, "invalid", f"the body cannot be read: {error}")
     return Refused(422, "invalid", str(error))
 
 

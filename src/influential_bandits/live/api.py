@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
+import msgspec
 from starlette.requests import Request as HttpRequest
 
 from influential_bandits.live.keys import Role, Visitor
@@ -21,6 +23,8 @@ DECISION = EXPERIMENT + "/decisions/{decision:label}"
 PARTS = {"": "[^/]+", "label": ".*", "int": "[0-9]{1,9}"}  # of paths; a label is any text
 
 Handler = Callable[..., Awaitable[Any]]
+Buffer = bytes | msgspec.Raw
+T = TypeVar("T")
 Target = TypeVar("Target")
 CallHandler = TypeVar("CallHandler", bound=Handler)
 
@@ -38,21 +42,24 @@ class Asked:
         """Return the experiment of the path; one that the visitor may not see is not there."""
         return await self.service.find(self.names["experiment"], self.visitor)
 
-    async def work(self, act: Callable[[Any, float], Any], **names: Any) -> Any:
+    async def work(self, act: Callable[[Any, float], T], **names: Any) -> T:
         """Have the writer do something in the experiment of the path; wait until it is on disk."""
-        return await self.service.ask((await self.row()).name, act, **names)
+        answer: T = await self.service.ask((await self.row()).name, act, **names)
+        return answer
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the interface: what it takes, and who may make it."""
+    """One call of the interface: what it takes, what it answers, and who may make it."""
 
     method: str
     path: str
     role: Role | None  # None: everybody
-    handle: Handler  # of what was asked, and the body
-    body: type | None = None
-    in_batch: bool = False
+    handle: Handler  # of what was asked, and the body if it has one
+    body: type | None
+    answer: Any  # type
+    status: int  # of its answer
+    in_batch: bool
 
     @property
     def name(self) -> str:
@@ -64,22 +71,33 @@ class Call:
         """What it does, in a line."""
         return (self.handle.__doc__ or "").partition("\n")[0].rstrip(".")
 
+    @cached_property
+    def _decode(self) -> Callable[[Buffer], Any]:
+        return msgspec.json.Decoder(self.body).decode
+
+    async def serve(self, asked: Asked, data: Buffer) -> Any:
+        """Answer it, given the bytes of its body."""
+        return await (
+            self.handle(asked) if self.body is None else self.handle(asked, self._decode(data))
+        )
+
 
 DECLARED: list[Call] = []
 
 
 def call(
-    method: str,
-    path: str,
-    role: Role | None,
-    body: type | None = None,
-    *,
-    in_batch: bool = False,
+    method: str, path: str, role: Role | None, *, status: int = 200, in_batch: bool = False
 ) -> Callable[[CallHandler], CallHandler]:
-    """Declare that a function answers a call; the first line of its docstring describes it."""
+    """Declare that a function answers a call.
+
+    The first line of its docstring describes it; its annotations say what the body and the answer
+    are.
+    """
 
     def declare(handle: CallHandler) -> CallHandler:
-        DECLARED.append(Call(method, path, role, handle, body, in_batch))
+        types = get_type_hints(handle)
+        body, answer = types.get("body"), types["return"]
+        DECLARED.append(Call(method, path, role, handle, body, answer, status, in_batch))
         return handle
 
     return declare

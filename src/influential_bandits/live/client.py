@@ -6,41 +6,23 @@ import io
 import time
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 import requests
 
 from influential_bandits.checks import Closing, optional_module
 from influential_bandits.errors import InvalidInput, ServiceError
+from influential_bandits.live.answers import LiveDecision
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.reading import read_log
 
-__all__ = ["Client", "LiveDecision"]
+__all__ = ["Client"]
 
 SECONDS_TO_WAIT = 10.0  # for one answer
 SECONDS_TO_WORK = 600.0  # for what compiles the first time, or reads all events
 FIRST_PAUSE = 0.05  # seconds before a call is sent again; each pause is twice the one before
 LONGEST_PAUSE = 2.0
-
-
-class LiveDecision(NamedTuple):
-    """What the service has decided.
-
-    Examples
-    --------
-    >>> LiveDecision("visit-17", "tea", "policy", 1.0, 0.25, model=0, number=2).arm
-    'tea'
-    """
-
-    decision_id: str
-    arm: str
-    group: str  # "policy" or "control"
-    probability: float | None  # None: it is not known
-    expected_loss: float | None
-    model: int
-    number: int  # of its event
-    proposed: str | None = None  # in shadow mode, the arm that the policy would have served
 
 
 class Client(Closing):
@@ -137,6 +119,14 @@ class Client(Closing):
         """Say that an arm decided on earlier will not be shown."""
         self._settle(decision, "cancel", {})
 
+    def correct(self, decision: LiveDecision | str, *, loss: float) -> None:
+        """Replace the loss that was told, as after a refund.
+
+        Reports, the log and models that are learned from it have the new one. What the policy has
+        learned from the one before stays learned.
+        """
+        self._settle(decision, "correct", {"loss": loss})
+
     def feed_back(
         self,
         decision: LiveDecision | str,
@@ -188,7 +178,7 @@ class Client(Closing):
 
     def change(self, **settings: Any) -> dict[str, Any]:
         """Change settings while it runs."""
-        return self._call("PATCH", self._path(), settings)
+        return self._call("PATCH", self._path(), {"settings": settings})
 
     def describe(self) -> dict[str, Any]:
         """Return settings, arms and models."""

@@ -18,6 +18,7 @@ DECIDED = "decided"  # arm, decision; data: what the choice was made from
 SHOWN = "shown"  # a decision that was to be activated later
 CANCELLED = "cancelled"  # it will not be
 OBSERVED = "observed"  # loss
+CORRECTED = "corrected"  # loss: what is to be added to the one that was told
 EXPIRED = "expired"  # loss, if a missing one counts
 EXPOSED = "exposed"  # arm, met elsewhere
 ERASED = "erased"  # all there was of an instance
@@ -27,7 +28,6 @@ OF_EXPERIMENT = (CREATED, CHANGED, ARM_ADDED, ARM_RETIRED, MODEL_STAGED, MODEL_A
 # Where a decision stands.
 OPEN = "open"  # decided, and not shown yet
 PENDING = "pending"  # shown; its loss is to come
-SETTLED = (CANCELLED, OBSERVED, EXPIRED)
 
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
@@ -72,12 +72,12 @@ class Decision(NamedTuple):
     at: float
     group: str  # "policy" or "control"
     arm: int
-    probability: float | None
-    expected_loss: float | None
-    model: int
-    proposed: int | None  # in shadow mode, the arm that we would have served
-    number: int  # of the event
-    ticket: int | None  # None while it is open
-    status: str
-    loss: float | None
-    deadline: float | None  # when its loss is given up
+    probability: float | None = None
+    expected_loss: float | None = None
+    model: int = 0
+    proposed: int | None = None  # in shadow mode, the arm that we would have served
+    number: int = 0  # of the event
+    ticket: int | None = None  # None while it is open
+    status: str = OPEN
+    loss: float | None = None
+    deadline: float | None = None  # when its loss is given up

@@ -22,6 +22,7 @@ from influential_bandits.live.events import (
     ARM_ADDED,
     ARM_RETIRED,
     CHANGED,
+    CORRECTED,
     CREATED,
     DECIDED,
     ERASED,
@@ -200,8 +201,14 @@ class Experiment:
         self.by_label.pop(member.label, None)
 
     def pack(self, member: Member) -> bytes | None:
-        """Return a snapshot of an instance; None if it has no state of its own in memory."""
-        return member.state.pack() if isinstance(member.state, AgentState) else None
+        """Return a snapshot of an instance; None if no state of its own and this model is there."""
+        if not isinstance(member.state, AgentState) or self._is_of_another_model(member):
+            return None
+        return member.state.pack()
+
+    def _is_of_another_model(self, member: Member) -> bool:
+        """Tell whether a state was computed with a model that is not active any more."""
+        return member.group == "policy" and member.model != self.model
 
     def _is_of_fleet(self, member: Member) -> bool:
         return self.settings.state == "shared" and member.group == "policy"
@@ -227,7 +234,7 @@ class Experiment:
             if self.activated and not self.shared.knows(member.number):
                 self._remember(member)
             return self.shared.of(member.number)
-        if member.state is None or (member.model != self.model and member.group == "policy"):
+        if member.state is None or self._is_of_another_model(member):
             self._rebuild(member)
         assert member.state is not None
         member.state.follow(self.arms)
@@ -239,11 +246,12 @@ class Experiment:
         place = self.settings.seed, member.number
         assert self.source is not None
         snapshot = self.source.snapshot(member.number, self.fingerprint(member.group))
-        state, after = None, 0
+        state, after, member.since_snapshot = None, 0, 0
         # Of another service that is further than this one, it would be too new.
         if snapshot is not None and snapshot[1] <= self.applied:
             state = AgentState.unpack(snapshot[0], policy, self.arms.names, *place)
             after = 0 if state is None else snapshot[1]
+            member.snapshot_bytes = len(snapshot[0])
         for event in self.source.events(member.number, after, self.applied):
             arms = self.arms_at(event.number)
             if state is None:
@@ -284,6 +292,9 @@ class Experiment:
             elif event.kind in (OBSERVED, EXPIRED) and event.ticket in tickets:
                 number = tickets[event.ticket]
                 pulls[number] = pulls[number][0], event.loss, pulls[number][2]
+            elif event.kind == CORRECTED and event.ticket in tickets:
+                arm, loss, when = pulls[tickets[event.ticket]]
+                pulls[tickets[event.ticket]] = arm, (loss or 0.0) + (event.loss or 0.0), when
         assert self.shared is not None
         if pulls:
             arms, losses, times = zip(*pulls.values(), strict=True)

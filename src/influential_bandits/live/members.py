@@ -20,6 +20,7 @@ class Member:
     model: int = 0  # that its state was computed with
     state: InstanceState | None = None
     since_snapshot: int = 0  # events
+    snapshot_bytes: int = 0  # of the latest one
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from starlette.responses import Response
 
 from influential_bandits import __version__
 
@@ -39,11 +40,12 @@ REFUSALS = {
 def describe_calls(calls: Iterable[Call]) -> dict[str, Any]:
     """Return the OpenAPI document of some calls."""
     calls = list(calls)
-    bodies = [call.body for call in calls if call.body is not None]
+    types = [call.body for call in calls] + [call.answer for call in calls]
+    structs = [kind for kind in types if isinstance(kind, msgspec.StructMeta)]
     schemas, components = msgspec.json.schema_components(
-        bodies, ref_template="#/components/schemas/{name}"
+        structs, ref_template="#/components/schemas/{name}"
     )
-    by_body = dict(zip(bodies, schemas, strict=True))
+    by_type: dict[Any, dict[str, Any]] = dict(zip(structs, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for call in calls:
         path = re.sub(r":\w+}", "}", call.path)
@@ -60,22 +62,18 @@ def describe_calls(calls: Iterable[Call]) -> dict[str, Any]:
                 for name, kind in re.findall(r"{(\w+)(?::(\w+))?}", call.path)
             ],
             "responses": {
-                "200": {"description": "done"},
-                **({"201": {"description": "made"}} if call.method == "POST" else {}),
+                str(call.status): {
+                    "description": "made" if call.status == 201 else "done",
+                    "content": _describe_answer(call.answer, by_type),
+                },
                 **{
-                    status: {
-                        "description": text,
-                        "content": {"application/json": {"schema": ERROR}},
-                    }
+                    status: {"description": text, "content": _as_json(ERROR)}
                     for status, text in REFUSALS.items()
                 },
             },
         }
         if call.body is not None:
-            operation["requestBody"] = {
-                "required": True,
-                "content": {"application/json": {"schema": by_body[call.body]}},
-            }
+            operation["requestBody"] = {"required": True, "content": _as_json(by_type[call.body])}
         if call.role is not None:
             operation["security"] = [{"key": []}]
         paths.setdefault(path, {})[call.method.lower()] = operation
@@ -88,3 +86,14 @@ def describe_calls(calls: Iterable[Call]) -> dict[str, Any]:
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _as_json(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _describe_answer(answer: Any, by_type: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+    """Return what an answer holds: a Struct, some other object, or what is not JSON."""
+    if answer in by_type:
+        return _as_json(by_type[answer])
+    return {"*/*": {}} if answer is Response else _as_json({"type": "object"})

@@ -19,6 +19,7 @@ import numpy as np
 from influential_bandits.errors import InvalidInput
 from influential_bandits.live.events import (
     CANCELLED,
+    CORRECTED,
     DECIDED,
     ERASED,
     EXPIRED,
@@ -54,7 +55,8 @@ BY_ARM = (
 BY_INSTANCE = (
     f"SELECT {PLACE}, i.share, i.served, e.instance, "
     "SUM(CASE WHEN e.ticket IS NOT NULL AND e.kind IN ('decided', 'shown') THEN 1 ELSE 0 END), "
-    f"COUNT(e.loss), COALESCE(SUM(e.loss), 0) {JOINED} WHERE {NEW} AND e.decision IS NOT NULL "
+    "COUNT(CASE WHEN e.kind <> 'corrected' THEN e.loss END), COALESCE(SUM(e.loss), 0) "
+    f"{JOINED} WHERE {NEW} AND e.decision IS NOT NULL "
     # What callers chose in shadow mode says nothing of the two groups.
     "AND e.kind <> 'exposed' AND e.proposed IS NULL GROUP BY 1, 2, 3, 4 ORDER BY 1"
 )
@@ -94,7 +96,7 @@ def sum_events(
     ``later`` of them were to be activated later, and ``proposed`` were made in shadow mode, of
     which ``same`` are what the policy proposed.
     """
-    counted = Sums(losses=losses, loss=loss)
+    counted = Sums(losses=0 if kind == CORRECTED else losses, loss=loss)
     if kind == DECIDED:
         in_shadow = {"shadowed": proposed, "agreed": same} if group == "policy" else {}
         return counted._replace(decisions=many, waiting=many - later, unshown=later, **in_shadow)
@@ -104,6 +106,7 @@ def sum_events(
         OBSERVED: {"waiting": -many, "feedback": many},
         EXPIRED: {"waiting": -many, "expired": many},
         EXPOSED: {"exposures": many},
+        CORRECTED: {},
     }
     return counted._replace(**changes[kind])
 
@@ -168,7 +171,8 @@ class Report:
         where = self._seconds, self._experiment, self._applied, until
         for place, arm, group, kind, *counts, first, latest in store.run(BY_ARM, where):
             sums = sum_events(kind, group, *counts)
-            key = place, arm, group
+            # A corrected loss is one of an earlier span: only sums are told of it.
+            key = -1 if kind == CORRECTED else place, arm, group
             self._sums[key] = add_up((self._sums.get(key, Sums()), sums))
             if kind == DECIDED:
                 self._first = min(self._first or first, first)

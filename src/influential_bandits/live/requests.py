@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -108,6 +109,12 @@ class ChangeSettings(Request, frozen=True, kw_only=True, forbid_unknown_fields=T
     mode: Literal["live", "shadow", "paused"] | msgspec.UnsetType = msgspec.UNSET
 
 
+class ChangeExperiment(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Other settings for an experiment, in the form in which it was created."""
+
+    settings: ChangeSettings
+
+
 class AddArm(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A new arm."""
 
@@ -141,7 +148,7 @@ class Item(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """
 
     path: str
-    body: dict[str, Any] = {}
+    body: msgspec.Raw = msgspec.field(default_factory=partial(msgspec.Raw, b"{}"))
 
 
 class Batch(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,12 +8,11 @@ import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
 
-from influential_bandits.errors import InfluentialBanditsError
-from influential_bandits.live.answers import Answer, as_refusal, refuse
+from influential_bandits.live.answers import FORESEEN, Answer, as_refusal, refuse
 from influential_bandits.live.api import Asked, Call, Router
 from influential_bandits.live.experiment import Experiment
 from influential_bandits.live.handlers import CALLS
@@ -31,9 +30,9 @@ from influential_bandits.policies.fleet.estimate import SharedEstimate
 log = logging.getLogger("influential_bandits.live")
 
 SECONDS_TO_READ = 10.0  # for an answer of the store that a request waits for
+SECONDS_TO_WRITE = 10.0  # until what a request asks for is on disk
 MOST_REPORTS = 48  # kept, so that they read what is new alone
 MOST_LONG_QUESTIONS = 2  # at a time; all others, such as for keys, find a free thread
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Service:
@@ -44,9 +43,11 @@ class Service:
     writer : Writer
     secret : bytes, optional
         That signs the cookies of the page; by default one that nobody knows but this service.
+    root : str
+        The path under which a proxy serves it, and takes off.
     """
 
-    def __init__(self, writer: Writer, secret: bytes | None = None) -> None:
+    def __init__(self, writer: Writer, secret: bytes | None = None, root: str = "") -> None:
         self.writer = writer
         self.secret = secret or secrets.token_bytes(32)
         self.metrics = Metrics(writer)
@@ -60,7 +61,7 @@ class Service:
         self.after_compiling: Callable[[], None] = lambda: None
         self._loop: asyncio.AbstractEventLoop | None = None
         writer.after_batch = self._deliver_all
-        self.page = Page(self)
+        self.page = Page(self, root)
         self._router = Router(
             [
                 *((call.method, call.path, self._endpoint(call)) for call in CALLS),
@@ -104,9 +105,7 @@ class Service:
             return await endpoint(request)
         except ClientDisconnect:
             raise
-        except UNREADABLE as error:
-            refused = Refused(422, "invalid", f"the body cannot be read: {error}")
-        except InfluentialBanditsError as error:
+        except FORESEEN as error:
             refused = as_refusal(error)
         except Exception:
             log.exception("a request failed")
@@ -117,17 +116,12 @@ class Service:
         return refuse(refused)
 
     def _endpoint(self, call: Call) -> Callable[[HttpRequest], Awaitable[Any]]:
-        decode: Callable[[bytes], Any] | None = None
-        if call.body is not None:
-            decode = msgspec.json.Decoder(call.body).decode
-
         async def serve(request: HttpRequest) -> Any:
             # The key before the body.
             visitor = NOBODY if call.role is None else await self._admit(request, call.role)
             data = b"" if call.method == "GET" else await request.body()
-            asked = Asked(self, request, visitor, request.path_params)
-            answer = await call.handle(asked, None if decode is None else decode(data))
-            return Answer(answer) if isinstance(answer, dict) else answer
+            answer = await call.serve(Asked(self, request, visitor, request.path_params), data)
+            return answer if isinstance(answer, Response) else Answer(answer, call.status)
 
         return serve
 
@@ -156,7 +150,9 @@ class Service:
         future: asyncio.Future[Any] = loop.create_future()
         job = Job(experiment, act, lambda answer: self._delivered.append((future, answer)), **names)
         self.writer.submit(job)
+        timer = loop.call_later(SECONDS_TO_WRITE, _give_up, future)
         answer = await future
+        timer.cancel()
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -201,17 +197,21 @@ class Service:
 
     async def find(self, name: str, visitor: Visitor) -> ExperimentRow:
         """Return an experiment; one that the visitor may not see is not there, and as slowly."""
-        row = self._experiments.get(name)
-        if row is None or not visitor.sees(row.id):
+        row = self._find_known(name, visitor)
+        if row is None:
             async with self._finding:  # in turn: what a batch asks for is done in its order
-                row = self._experiments.get(name)
-                if row is None or not visitor.sees(row.id):
+                row = self._find_known(name, visitor)
+                if row is None:
                     rows = await self.read_soon(lambda store: store.experiments())
                     self._experiments = {row.name: row for row in rows}
-                    row = self._experiments.get(name)
-        if row is None or not visitor.sees(row.id):
+                    row = self._find_known(name, visitor)
+        if row is None:
             raise Refused(404, "unknown_experiment", f"there is no experiment {name!r:.80}")
         return row
+
+    def _find_known(self, name: str, visitor: Visitor) -> ExperimentRow | None:
+        row = self._experiments.get(name)
+        return row if row is not None and visitor.sees(row.id) else None
 
     async def describe(self, row: ExperimentRow) -> dict[str, Any]:
         """Return settings, arms and models; without the writer."""
@@ -264,6 +264,16 @@ class Service:
             lambda store: describe_instance(store, instance, described, expected)
         )
         return answer
+
+
+def _give_up(future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        future.set_result(
+            StoreError(
+                f"nothing could be written for {SECONDS_TO_WRITE:.0f} s; it may happen yet: ask "
+                "again, with the same identifiers"
+            )
+        )
 
 
 def _deliver(delivered: list[tuple[asyncio.Future[Any], Any]]) -> None:

@@ -15,9 +15,10 @@ from secrets import token_hex
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
-from influential_bandits.checks import require_packages
+from influential_bandits.checks import abbreviate, require_packages
 from influential_bandits.errors import InvalidInput
 from influential_bandits.live.keys import make_key
+from influential_bandits.live.requests import Refused
 from influential_bandits.live.store.opening import is_shared, open_store
 from influential_bandits.live.store.sql import Store
 
@@ -25,22 +26,45 @@ __all__ = ["serve", "serve_in_background"]
 
 SAFE_SQLITE = (3, 51, 3)
 STORE_VARIABLE = "INFLUENTIAL_BANDITS_STORE"
+ROOT_VARIABLE = "INFLUENTIAL_BANDITS_ROOT_PATH"
 SECRET_VARIABLE = "INFLUENTIAL_BANDITS_SECRET"  # signs the cookies of the page
 PACKAGES = ("starlette", "uvicorn", "httptools", "msgspec", "prometheus_client")
 
 
-def add_key(store: Store, label: str, at: float, *, only_first: bool = False) -> str | None:
-    """Make a key for everything; None if it was to be the first, and there is one."""
+def add_key(store: Store, label: str, at: float) -> str:
+    """Make a key for everything."""
     key, row = make_key(label, "admin", None, at)
     store.begin()
     try:
-        if only_first and store.keys():
-            return None
         store.add_key(row)
         store.commit()
     finally:
         store.roll_back()
     return key
+
+
+def add_first_key(store: Store, at: float, hand_over: Callable[[str], None]) -> None:
+    """Make a key for everything if there is no key yet; it counts once it was handed over."""
+    key, row = make_key("first key", "admin", None, at)
+    store.begin()
+    try:
+        if not store.keys():
+            store.add_key(row)
+            hand_over(key)
+            store.commit()
+    finally:
+        store.roll_back()
+
+
+def write_key(path: str | Path, key: str) -> None:
+    """Write a key into a new file that nobody else may read."""
+    try:
+        Path(path).touch(0o600, exist_ok=False)
+        Path(path).write_text(f"{key}\n", encoding="ascii")
+    except OSError as error:
+        raise InvalidInput(
+            f"cannot write the first key into {path}: {error.strerror or error}; name a new file"
+        ) from None
 
 
 def make_application(address: str, **limits: Any) -> Any:
@@ -54,9 +78,14 @@ def make_application(address: str, **limits: Any) -> Any:
     for row in rows:
         prepare_stored(store.events_of_experiment(row.id))
     secret = os.environ.get(SECRET_VARIABLE, "").encode()
-    service = Service(Writer(store, **limits), secret or None)
-    for row in rows:  # a fleet is computed now, and not when the first request waits for it
-        service.writer.ask(row.name, lambda work, at: None)
+    root = os.environ.get(ROOT_VARIABLE, "")
+    service = Service(Writer(store, **limits), secret or None, root)
+    for row in rows:  # a fleet is computed now, and not when the first request comes
+        try:
+            service.writer.ask(row.name, lambda work, at: None)
+        except Refused as refused:
+            if refused.code != "loading":
+                raise
     service.after_compiling = spare_collections
     spare_collections()
     return service
@@ -95,6 +124,8 @@ def serve(
     port: int = 8000,
     workers: int = 1,
     keep_alive: int = 75,
+    root_path: str = "",
+    key_file: str | Path | None = None,
     tell: Callable[[str], None] = print,
     meanwhile: Callable[[str], None] | None = None,
     **limits: Any,
@@ -108,6 +139,10 @@ def serve(
         Processes; more than one take PostgreSQL.
     keep_alive : int
         Seconds for which a connection may be idle. A proxy in front should end it earlier.
+    root_path : str
+        The path under which a proxy serves it, such as ``"/bandits"``, and takes off.
+    key_file : path, optional
+        Where the first key is written, for its owner alone; by default it is told.
     tell : callable
         Given the lines to print.
     meanwhile : callable, optional
@@ -127,20 +162,26 @@ def serve(
         raise InvalidInput(
             "an SQLite file has one service at a time; take --store postgresql://… for more workers"
         )
+    if root_path and (not root_path.startswith("/") or root_path.endswith("/")):
+        raise InvalidInput(f"root_path must be like /bandits, got {abbreviate(root_path)}")
     _require_free_port(host, port)  # before a store is made, and its key shown
     import uvicorn
 
+    def hand_over(key: str) -> None:
+        if key_file is None:
+            tell(f"The first key, for everything; it is not shown again:\n\n    {key}\n")
+        else:
+            write_key(key_file, key)
+
     with open_store(address) as opened:
-        key = add_key(opened, "first key", time.time(), only_first=True)
+        add_first_key(opened, time.time(), hand_over)
         helper = None if meanwhile is None else add_key(opened, "made-up shop", time.time())
-    if key is not None:
-        tell(f"The first key, for everything; it is not shown again:\n\n    {key}\n")
     if not is_shared(address) and sqlite3.sqlite_version_info < SAFE_SQLITE:
         tell(
             f"SQLite {sqlite3.sqlite_version}: let no other program write to {address} meanwhile "
             "(versions before 3.51.3 can damage a file that two write to)."
         )
-    os.environ[STORE_VARIABLE] = address
+    os.environ[STORE_VARIABLE], os.environ[ROOT_VARIABLE] = address, root_path
     if not os.environ.get(SECRET_VARIABLE):
         os.environ[SECRET_VARIABLE] = token_hex(32)  # one for all workers
     if meanwhile is not None and helper is not None:
@@ -216,7 +257,7 @@ def serve_in_background(store: str | Path, **options: Any) -> Iterator[RunningSe
     import uvicorn
 
     with open_store(store) as opened:
-        key = add_key(opened, "background", time.time()) or ""
+        key = add_key(opened, "background", time.time())
     application = make_application(str(store), **options)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))

@@ -32,6 +32,8 @@ from influential_bandits.policies.registry import code_digest
 
 Mask = npt.NDArray[np.bool_]
 
+BYTES_OF_A_PULL = 300  # that waits for its loss
+
 
 class Arms(NamedTuple):
     """The arms at a moment."""
@@ -133,7 +135,12 @@ class AgentState(InstanceState):
     @property
     def size(self) -> int:
         """Bytes that it takes, about."""
-        return 4000 + sum(array.nbytes for array in self._agent.__getstate__()["_arrays"])
+        arrays = self._agent.__getstate__()["_arrays"]
+        return 4000 + sum(array.nbytes for array in arrays) + BYTES_OF_A_PULL * self.count_pending()
+
+    def count_pending(self) -> int:
+        """Return how many pulls wait for a loss."""
+        return len(self._agent.pending)
 
     def follow(self, arms: Arms) -> None:
         if len(arms.names) == self._agent.n_arms and arms.retired == self._agent.retired:

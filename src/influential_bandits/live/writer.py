@@ -17,12 +17,12 @@ from typing import Any
 
 from influential_bandits.checks import Closing
 from influential_bandits.errors import InfluentialBanditsError
-from influential_bandits.live.events import Decision, Event
+from influential_bandits.live.events import Decision
 from influential_bandits.live.experiment import Experiment
-from influential_bandits.live.members import StoreSource
+from influential_bandits.live.loading import Loaded, Loader, catch_up
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.states import AgentState
-from influential_bandits.live.store.sql import Changes, ExperimentRow, Store, StoreError
+from influential_bandits.live.store.sql import Changes, Store, StoreError
 from influential_bandits.live.transactions.of_store import StoreTransaction
 from influential_bandits.live.transactions.transaction import Transaction
 
@@ -30,14 +30,15 @@ log = logging.getLogger("influential_bandits.live")
 
 MOST_IN_BATCH = 512
 MOST_WAITING = 8192  # requests; more are told to come later
-EVENTS_PER_SNAPSHOT = 64  # of an instance
+EVENTS_PER_SNAPSHOT = 64  # of an instance, at least
 EVENTS_PER_SHARED_SNAPSHOT = 5000  # of a fleet, at least
-BYTES_PER_EVENT = 500  # that snapshots of a fleet may add to what is written
+BYTES_PER_EVENT = 500  # that snapshots may add to what is written
 MEMBERS_HELD = 100_000  # instances without a state of their own in memory
 STATE_BYTES = 1 << 29  # of states in memory
 SWEEP_SECONDS = 1.0  # between two looks for losses that are overdue
 MOST_OVERDUE = 200  # given up at a time
 MOST_PENDING = 200_000  # decisions of a fleet that wait for a loss: half a gigabyte
+MOST_PENDING_EACH = 10_000  # of an instance with a state of its own: 3 MB
 GATHER_SECONDS = 0.002  # at most, for those who were answered together to come again
 PAUSE_SECONDS = 0.0003
 
@@ -54,16 +55,6 @@ class Job:
     decision: str | None = None  # that it names
     label: str | None = None  # of the instance that it names
     at: float = 0.0
-
-
-@dataclass
-class Loaded:
-    """An experiment in memory."""
-
-    experiment: Experiment
-    instances: int
-    since_snapshot: int = 0  # events of a fleet
-    snapshot_bytes: int = 0  # of the latest one
 
 
 class Writer(Closing):
@@ -86,6 +77,7 @@ class Writer(Closing):
         state_bytes: int = STATE_BYTES,
         members_held: int = MEMBERS_HELD,
         most_pending: int = MOST_PENDING,
+        most_pending_each: int = MOST_PENDING_EACH,
         events_per_snapshot: int = EVENTS_PER_SNAPSHOT,
         events_per_shared_snapshot: int = EVENTS_PER_SHARED_SNAPSHOT,
         clock: Callable[[], float] = time.time,
@@ -94,11 +86,12 @@ class Writer(Closing):
         self._most_waiting = most_waiting
         self._state_bytes = state_bytes
         self._members_held = members_held
-        self._most_pending = most_pending
+        self._most_pending, self._most_pending_each = most_pending, most_pending_each
         self._events_per_snapshot = events_per_snapshot
         self._events_per_shared_snapshot = events_per_shared_snapshot
         self._clock = clock
         self._loaded: dict[str, Loaded] = {}
+        self._loader = Loader(store)
         self._waiting: deque[Job] = deque()
         self._wake = threading.Condition()
         self._closing = False
@@ -116,6 +109,11 @@ class Writer(Closing):
     def waiting(self) -> int:
         """How many requests wait."""
         return len(self._waiting)
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether an experiment is being computed from its events, and cannot be asked yet."""
+        return self._loader.is_busy
 
     def now(self) -> float:
         """Return the time, in seconds since 1970."""
@@ -189,7 +187,7 @@ class Writer(Closing):
             if time.monotonic() >= self._next_sweep:  # clocks are set forth and back
                 self._next_sweep = time.monotonic() + SWEEP_SECONDS
                 self._expire()
-        self._keep_all()
+        self._keep_fleets()
 
     def _gather(self) -> None:
         """Let those come who were answered together, so that they share a commit again."""
@@ -261,6 +259,8 @@ class Writer(Closing):
             log.warning("%s", error)
 
     def _act(self, work: Transaction | StoreTransaction | None, job: Job) -> Any:
+        if work is None and job.experiment in self._numbers:
+            return Refused(503, "loading", f"{job.experiment!r:.80} is computed from its events")
         if work is None:
             return Refused(
                 404, "unknown_experiment", f"there is no experiment {job.experiment!r:.80}"
@@ -284,73 +284,12 @@ class Writer(Closing):
         rows = self.store.lock(numbers) if numbers else {}
         works = {}
         for row in rows.values():
-            loaded = self._loaded.get(row.name)
-            if loaded is None:
-                loaded = self._loaded[row.name] = self._load(row)
-            elif loaded.experiment.applied < row.events:
-                self._catch_up(loaded, row)
-            works[row.name] = Transaction(self.store, loaded.experiment, changes, row.instances)
+            loaded = self._loaded.get(row.name) or self._loader.load(row)
+            if loaded is not None:
+                self._loaded[row.name] = loaded
+                catch_up(self.store, loaded, row)
+                works[row.name] = Transaction(self.store, loaded.experiment, changes, row.instances)
         return works
-
-    def _load(self, row: ExperimentRow) -> Loaded:
-        """Read an experiment; of a fleet, the latest snapshot and what came after."""
-        experiment = Experiment.load(
-            row.id,
-            row.name,
-            self.store.events_of_experiment(row.id),
-            StoreSource(self.store, row.id),
-        )
-        loaded = Loaded(experiment, row.instances)
-        if experiment.settings.state == "shared":
-            self._load_fleet(loaded, row)
-        experiment.applied = row.events
-        return loaded
-
-    def _load_fleet(self, loaded: Loaded, row: ExperimentRow) -> None:
-        """Bring a fleet to where it was: from its snapshot if it fits, else from the beginning."""
-        experiment = loaded.experiment
-        assert experiment.shared is not None
-        expected = experiment.fingerprint("policy")
-        snapshots = self.store.snapshots(row.id, [0])  # what is shared
-        whole = snapshots[0] if snapshots and snapshots[0].fingerprint == expected else None
-        if whole is not None and experiment.shared.unpack(
-            whole.state, self.store.states_of_users(row.id, expected)
-        ):
-            experiment.applied = whole.number
-            loaded.snapshot_bytes = len(whole.state)
-        else:
-            loaded.experiment = experiment = Experiment(
-                row.id, row.name, StoreSource(self.store, row.id)
-            )
-        self._catch_up(loaded, row)
-
-    def _catch_up(self, loaded: Loaded, row: ExperimentRow) -> None:
-        """Apply what was written since: by another service, or before this one started."""
-        experiment = loaded.experiment
-        shared = experiment.settings.state == "shared" or experiment.applied == 0
-        waiting: list[Event] = []
-        for event in self.store.events_after(row.id, experiment.applied):
-            waiting.append(event)
-            if len(waiting) >= MOST_IN_BATCH:
-                self._apply(experiment, waiting, shared)
-                waiting = []
-        self._apply(experiment, waiting, shared)
-        experiment.applied = max(experiment.applied, row.events)
-        loaded.instances = row.instances
-
-    def _apply(self, experiment: Experiment, events: list[Event], shared: bool) -> None:
-        if shared:
-            members = experiment.members
-            missing = {e.instance for e in events if e.instance and e.instance not in members}
-            for row in self.store.instances_by_number(experiment.number, missing):
-                experiment.admit(row.number, row.label, row.group)
-        for event in events:
-            member = experiment.members.get(event.instance)
-            if member is not None and not experiment.follows(member):
-                member = None  # its state is computed from the store when it is needed
-            difference = experiment.apply(member, event)
-            if difference is not None:
-                log.error("%s: %s", experiment.name, difference)
 
     # Snapshots and memory.
 
@@ -358,8 +297,12 @@ class Writer(Closing):
         """Write the states that are due, and let go of those not used for longest."""
         experiment = loaded.experiment
         for member in experiment.touched.values():
-            if member.since_snapshot >= self._events_per_snapshot:
+            if member.since_snapshot >= self._count_due(member.snapshot_bytes):
                 work.keep_snapshot(member)
+            if isinstance(member.state, AgentState):
+                many = member.state.count_pending() - self._most_pending_each
+                if many > 0:
+                    loaded.crowded[member.number] = many
             if member.label in experiment.by_label:
                 experiment.by_label.move_to_end(member.label)
         loaded.since_snapshot += experiment.noted
@@ -370,27 +313,28 @@ class Writer(Closing):
             if loaded.since_snapshot >= due:
                 loaded.snapshot_bytes = work.keep_shared_snapshot()
                 loaded.since_snapshot = 0
-        self._evict(loaded, work)
+        self._evict(experiment)
 
-    def _evict(self, loaded: Loaded, work: Transaction) -> None:
-        experiment = loaded.experiment
+    def _count_due(self, snapshot_bytes: int) -> int:
+        """Return after how many events of an instance its state is written again."""
+        return max(self._events_per_snapshot, snapshot_bytes // BYTES_PER_EVENT)
+
+    def _evict(self, experiment: Experiment) -> None:
+        """Let go of instances; the events since their snapshots are few enough to be read again."""
         if not experiment.by_label:
             return
         sample = next(reversed(experiment.by_label.values())).state
         each = sample.size if isinstance(sample, AgentState) else 400
         most = min(self._members_held, max(self._state_bytes // each, MOST_IN_BATCH))
         while len(experiment.by_label) > most:
-            member = next(iter(experiment.by_label.values()))
-            if member.since_snapshot:
-                work.keep_snapshot(member)
-            experiment.dismiss(member)
+            experiment.dismiss(next(iter(experiment.by_label.values())))
 
-    def _keep_all(self) -> None:
-        """Write all states before the end, so that the next start is quick."""
+    def _keep_fleets(self) -> None:
+        """Write the states of fleets before the end, so that the next start is quick."""
         for name in list(self._loaded):
             try:
                 with self._memory:
-                    self._commit([Job(name, _keep_everything, lambda _: None)])
+                    self._commit([Job(name, _keep_fleet, lambda _: None)])
             except Exception:  # noqa: BLE001 - a snapshot is a convenience; the events are there
                 log.warning("the states of %s were not kept", name)
 
@@ -419,14 +363,16 @@ class Writer(Closing):
                 self._next_sweep = 0.0
 
     def _find_excess(self) -> list[Decision]:
-        """Return the oldest decisions of fleets that wait for more losses than memory is for."""
+        """Return the oldest decisions where more wait for losses than memory is for."""
         excess = []
         for loaded in self._loaded.values():
-            fleet = loaded.experiment.shared
+            number, fleet = loaded.experiment.number, loaded.experiment.shared
             many = 0 if fleet is None else fleet.count_pending() - self._most_pending
             if many > 0:
-                number = loaded.experiment.number
                 excess += self.store.oldest_decisions(number, min(many, MOST_OVERDUE))
+            for instance, many in loaded.crowded.items():
+                excess += self.store.oldest_decisions_of(number, instance, min(many, MOST_OVERDUE))
+            loaded.crowded.clear()
         return excess
 
 
@@ -434,5 +380,5 @@ def _expire_one(decision: Decision, work: Transaction, at: float) -> None:
     work.expire(decision, at)
 
 
-def _keep_everything(work: Transaction, at: float) -> None:
-    work.keep_everything()
+def _keep_fleet(work: Transaction, at: float) -> None:
+    work.keep_shared_snapshot()

@@ -7,11 +7,10 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO, Any
 
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from influential_bandits.errors import InvalidInput
 from influential_bandits.live import requests
-from influential_bandits.live.answers import Answer
 from influential_bandits.live.api import EXPERIMENT, Asked, call
 from influential_bandits.live.preparing import prepare, prepare_model
 from influential_bandits.live.reading import write_csv, write_parquet
@@ -21,8 +20,8 @@ from influential_bandits.live.settings import require_label
 PART_BYTES = 1 << 20
 
 
-@call("POST", "/v1/experiments", "admin", requests.CreateExperiment)
-async def create(asked: Asked, body: requests.CreateExperiment) -> Any:
+@call("POST", "/v1/experiments", "admin", status=201)
+async def create(asked: Asked, body: requests.CreateExperiment) -> dict[str, Any]:
     """Create an experiment."""
     if asked.visitor.experiment is not None:
         raise Refused(403, "not_allowed", "a key of one experiment cannot create another")
@@ -34,11 +33,11 @@ async def create(asked: Asked, body: requests.CreateExperiment) -> Any:
     service = asked.service
     service.after_compiling()
     await service.ask("", lambda work, at: work.create_experiment(body.name, body.settings, at))
-    return Answer({"name": body.name}, 201)
+    return {"name": body.name}
 
 
 @call("GET", "/v1/experiments", "reader")
-async def list_experiments(asked: Asked, body: None) -> Any:
+async def list_experiments(asked: Asked) -> dict[str, Any]:
     """List experiments."""
     rows = await asked.service.read_aside(lambda store: store.experiments())
     return {
@@ -51,44 +50,44 @@ async def list_experiments(asked: Asked, body: None) -> Any:
 
 
 @call("GET", EXPERIMENT, "reader")
-async def show_experiment(asked: Asked, body: None) -> Any:
+async def show_experiment(asked: Asked) -> dict[str, Any]:
     """Show an experiment: settings, arms and models."""
     return await asked.service.describe(await asked.row())
 
 
-@call("PATCH", EXPERIMENT, "admin", requests.ChangeSettings)
-async def change(asked: Asked, body: requests.ChangeSettings) -> Any:
+@call("PATCH", EXPERIMENT, "admin")
+async def change(asked: Asked, body: requests.ChangeExperiment) -> dict[str, Any]:
     """Change settings."""
-    return await asked.work(lambda work, at: work.change(body, at))
+    return await asked.work(lambda work, at: work.change(body.settings, at))
 
 
-@call("POST", EXPERIMENT + "/arms", "admin", requests.AddArm)
-async def add_arm(asked: Asked, body: requests.AddArm) -> Any:
+@call("POST", EXPERIMENT + "/arms", "admin")
+async def add_arm(asked: Asked, body: requests.AddArm) -> dict[str, Any]:
     """Add an arm."""
     return await asked.work(lambda work, at: work.add_arm(body, at))
 
 
 @call("DELETE", EXPERIMENT + "/arms/{arm:label}", "admin")
-async def retire_arm(asked: Asked, body: None) -> Any:
+async def retire_arm(asked: Asked) -> dict[str, Any]:
     """Retire an arm."""
     return await asked.work(lambda work, at: work.retire_arm(asked.names["arm"], at))
 
 
 @call("GET", EXPERIMENT + "/instances/{instance:label}", "reader")
-async def show_instance(asked: Asked, body: None) -> Any:
+async def show_instance(asked: Asked) -> dict[str, Any]:
     """Show the history of an instance, losses expected now, and why its last arm."""
     return await asked.service.describe_instance(await asked.row(), asked.names["instance"])
 
 
 @call("DELETE", EXPERIMENT + "/instances/{instance:label}", "admin")
-async def erase(asked: Asked, body: None) -> Any:
+async def erase(asked: Asked) -> dict[str, Any]:
     """Erase a person's data."""
     label = asked.names["instance"]
     return await asked.work(lambda work, at: work.erase(label, at), label=label)
 
 
-@call("POST", EXPERIMENT + "/models", "admin", requests.StageModel)
-async def stage_model(asked: Asked, body: requests.StageModel) -> Any:
+@call("POST", EXPERIMENT + "/models", "admin", status=201)
+async def stage_model(asked: Asked, body: requests.StageModel) -> dict[str, Any]:
     """Stage a model: a policy, or one fitted to the events."""
     row, service = await asked.row(), asked.service
     if (body.policy is None) == (body.fit is None):
@@ -103,32 +102,32 @@ async def stage_model(asked: Asked, body: requests.StageModel) -> Any:
     await asyncio.to_thread(prepare_model, described, policy)  # decisions go on meanwhile
     service.after_compiling()
     model = requests.StageModel(policy=policy)
-    return Answer(await asked.work(lambda work, at: work.stage_model(model, at)), 201)
+    return await asked.work(lambda work, at: work.stage_model(model, at))
 
 
 @call("GET", EXPERIMENT + "/models", "reader")
-async def list_models(asked: Asked, body: None) -> Any:
+async def list_models(asked: Asked) -> dict[str, Any]:
     """List models."""
     described = await asked.service.describe(await asked.row())
     return {"active": described["model"], "models": described["models"]}
 
 
 @call("POST", EXPERIMENT + "/models/{version:int}/activate", "admin")
-async def activate_model(asked: Asked, body: None) -> Any:
+async def activate_model(asked: Asked) -> dict[str, Any]:
     """Activate a model, or go back to an earlier one."""
     version = int(asked.names["version"])
     return await asked.work(lambda work, at: work.activate_model(version, at))
 
 
 @call("GET", EXPERIMENT + "/report", "reader")
-async def report(asked: Asked, body: None) -> Any:
+async def report(asked: Asked) -> dict[str, Any]:
     """Return the A/B test, and sums by arm and group, over time, too."""
     span = asked.request.query_params.get("span", "all")
     return await asked.service.report(await asked.row(), span)
 
 
 @call("GET", EXPERIMENT + "/log", "reader")
-async def export_log(asked: Asked, body: None) -> Any:
+async def export_log(asked: Asked) -> Response:
     """Return all losses, as Parquet or CSV that read_log takes."""
     row, service = await asked.row(), asked.service
     form = asked.request.query_params.get("format", "parquet")

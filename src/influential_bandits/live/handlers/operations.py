@@ -7,7 +7,6 @@ from typing import Any
 from starlette.responses import Response
 
 from influential_bandits import __version__
-from influential_bandits.live.answers import Answer
 from influential_bandits.live.api import DECLARED, Asked, call
 from influential_bandits.live.keys import make_key
 from influential_bandits.live.openapi import describe_calls
@@ -16,20 +15,22 @@ from influential_bandits.live.settings import require_label
 
 
 @call("GET", "/health", None)
-async def health(asked: Asked, body: None) -> Any:
+async def health(asked: Asked) -> dict[str, Any]:
     """Tell whether the process is alive."""
     return {"status": "alive", "version": __version__}
 
 
 @call("GET", "/ready", "reader")
-async def ready(asked: Asked, body: None) -> Any:
-    """Tell whether it can decide: whether the store takes what is written."""
+async def ready(asked: Asked) -> dict[str, Any]:
+    """Tell whether it can decide: the store takes what is written, and all states are there."""
     await asked.service.ask("", lambda work, at: work.write_nothing())
+    if asked.service.writer.is_loading:
+        raise Refused(503, "loading", "an experiment is computed from its events")
     return {"status": "ready"}
 
 
 @call("GET", "/metrics", "reader")
-async def show_metrics(asked: Asked, body: None) -> Any:
+async def show_metrics(asked: Asked) -> Response:
     """Return counts and times for Prometheus."""
     if asked.visitor.experiment is not None:
         raise Refused(403, "not_allowed", "metrics are of all experiments: take a key of all")
@@ -37,13 +38,13 @@ async def show_metrics(asked: Asked, body: None) -> Any:
 
 
 @call("GET", "/openapi.json", "reader")
-async def openapi(asked: Asked, body: None) -> Any:
+async def openapi(asked: Asked) -> dict[str, Any]:
     """Return this interface."""
     return describe_calls(DECLARED)
 
 
-@call("POST", "/v1/keys", "admin", NewKey)
-async def add_key(asked: Asked, body: NewKey) -> Any:
+@call("POST", "/v1/keys", "admin", status=201)
+async def add_key(asked: Asked, body: NewKey) -> dict[str, Any]:
     """Make a key; it is shown once."""
     service, number = asked.service, asked.visitor.experiment
     if body.experiment is not None:
@@ -52,11 +53,11 @@ async def add_key(asked: Asked, body: NewKey) -> Any:
     key, row = make_key(body.label, body.role, number, service.writer.now())
     await service.ask("", lambda work, at: work.add_key(row))
     await service.keys.renew()
-    return Answer({"key": key, "digest": row.digest, "role": row.role}, 201)
+    return {"key": key, "digest": row.digest, "role": row.role}
 
 
 @call("GET", "/v1/keys", "admin")
-async def list_keys(asked: Asked, body: None) -> Any:
+async def list_keys(asked: Asked) -> dict[str, Any]:
     """List keys, without the keys themselves."""
     rows = await asked.service.read_aside(lambda store: store.experiments())
     names = {row.id: row.name for row in rows}
@@ -77,7 +78,7 @@ async def list_keys(asked: Asked, body: None) -> Any:
 
 
 @call("DELETE", "/v1/keys/{digest}", "admin")
-async def drop_key(asked: Asked, body: None) -> Any:
+async def drop_key(asked: Asked) -> dict[str, Any]:
     """Drop a key."""
     service, digest = asked.service, asked.names["digest"]
     keys = await service.read_aside(lambda store: store.keys())

@@ -38,7 +38,7 @@ def read_cookie(request: HttpRequest, secret: bytes, now: float) -> str | None:
     return digest if hmac.compare_digest(cookie.encode(), expected.encode()) else None
 
 
-def give_cookie(request: HttpRequest, response: Response, cookie: str) -> None:
+def give_cookie(request: HttpRequest, response: Response, cookie: str, path: str) -> None:
     """Have the browser hold a cookie: scripts cannot read it, and other sites cannot use it."""
     response.set_cookie(
         COOKIE,
@@ -47,7 +47,7 @@ def give_cookie(request: HttpRequest, response: Response, cookie: str) -> None:
         httponly=True,
         samesite="strict",
         secure=request.url.scheme == "https",
-        path="/",
+        path=path,
     )
 
 

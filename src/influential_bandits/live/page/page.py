@@ -56,13 +56,15 @@ class Page:
     Parameters
     ----------
     service : Service
+    root : str
+        The path under which a proxy serves it, such as ``"/bandits"``, and takes off.
     """
 
-    def __init__(self, service: Service) -> None:
-        self.service, self.now = service, service.writer.now
+    def __init__(self, service: Service, root: str = "") -> None:
+        self.service, self.now, self._root = service, service.writer.now, root
         self._reports = Latest(SECONDS_OF_A_REPORT)
         self._estimates = Latest(SECONDS_OF_AN_ESTIMATE, times_as_long=20.0)
-        self._environment = _make_environment()
+        self._environment = _make_environment(root)
 
     def routes(self) -> list[tuple[str, str, Handler]]:
         """Return methods and paths of all pages, and what answers them."""
@@ -95,7 +97,7 @@ class Page:
             if request.url.query:
                 target = f"{target}?{request.url.query}"
             where = "" if target == "/" else f"?next={quote(target, safe='')}"
-            return RedirectResponse(f"/login{where}", 303, HEADERS)
+            return self._lead_to(f"/login{where}")
 
         return serve
 
@@ -103,6 +105,10 @@ class Page:
         """Return who is logged in; a key that was dropped is nobody's."""
         digest = login.read_cookie(request, self.service.secret, self.now())
         return None if digest is None else await self.service.keys.find_digest(digest)
+
+    def _lead_to(self, path: str) -> Response:
+        """Return an answer that leads to a page of ours."""
+        return RedirectResponse(f"{self._root}{path}", 303, HEADERS)
 
     def refuse(self, request: HttpRequest, refused: Refused) -> Response:
         """Return a page that says what went wrong."""
@@ -173,7 +179,7 @@ class Page:
         row = await self._find(request)
         described = await self.service.describe(row)
         estimate = None
-        if described["settings"]["state"] == "shared":
+        if described["settings"]["state"] == "shared" and not self.service.writer.is_loading:
             estimate = await self._estimates.look(row.id, lambda: self.service.estimate(row))
         labels = await self.service.read_soon(lambda store: read_labels(store, row))
         span = "all" if request.query_params.get("span") == "all" else "hour"
@@ -197,7 +203,7 @@ class Page:
     async def show_settings(self, request: HttpRequest) -> Response:
         """Show settings, what follows from them, and how they are changed."""
         described = await self.service.describe(await self._find(request))
-        address = str(request.base_url).rstrip("/")
+        address = str(request.base_url).rstrip("/") + self._root
         values = views.draw_settings(described)
         return self.render(request, "settings.html.j2", address=address, **values)
 
@@ -207,7 +213,7 @@ class Page:
         """Show the form that takes a key."""
         target = _own_path(request.query_params.get("next", "/"))
         if await self.find_visitor(request) is not None:
-            return RedirectResponse(target, 303, HEADERS)
+            return self._lead_to(target)
         return self.render(request, "login.html.j2", target=target, error="")
 
     async def log_in(self, request: HttpRequest) -> Response:
@@ -219,17 +225,19 @@ class Page:
         if visitor is None:
             error = "There is no such key. A key begins with ib_; it was shown once when made."
             return self.render(request, "login.html.j2", 401, target=target, error=error)
-        response = RedirectResponse(target, 303, HEADERS)
+        response = self._lead_to(target)
         until = int(self.now() + login.HOURS * 3600.0)
         cookie = login.sign(self.service.secret, visitor.digest, until)
-        login.give_cookie(request, response, cookie)
+        login.give_cookie(request, response, cookie, self._root or "/")
         return response
 
     async def log_out(self, request: HttpRequest) -> Response:
         """Take the cookie back."""
         login.require_own_form(request)
-        response = RedirectResponse("/login", 303, HEADERS)
-        response.delete_cookie(login.COOKIE, path="/", httponly=True, samesite="strict")
+        response = self._lead_to("/login")
+        response.delete_cookie(
+            login.COOKIE, path=self._root or "/", httponly=True, samesite="strict"
+        )
         return response
 
 
@@ -274,7 +282,7 @@ def static_path(file: str) -> str:
     return f"/static/{file}?{hashlib.sha256(read_static(file)).hexdigest()[:12]}"
 
 
-def _make_environment() -> jinja2.Environment:
+def _make_environment(root: str) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader(__package__, "templates"),
         autoescape=True,
@@ -291,8 +299,9 @@ def _make_environment() -> jinja2.Environment:
         "path": lambda text: quote(text, safe=""),
     }
     environment.globals |= {
-        "static": static_path,
-        "instance_path": words.instance_path,
+        "root": root,
+        "static": lambda file: root + static_path(file),
+        "instance_path": lambda *names: root + words.instance_path(*names),
         "draw_interval": pictures.draw_interval,
         "draw_spark": pictures.draw_spark,
     }

@@ -16,6 +16,8 @@ from influential_bandits.live.store.sql import (
 
 MIGRATING = 0x1BAD17  # of an advisory lock: two services must not make the tables at once
 SECONDS_TO_CONNECT = 10
+SECONDS_FOR_A_LOCK = 5.0  # that another service holds
+SECONDS_IDLE = 60.0  # of a service that does nothing in a transaction: it was stopped
 FEW = 4  # rows, which are inserted as values
 
 
@@ -40,6 +42,11 @@ class PostgresConnection(Connection):
                 # A writer asks for few rows of large tables. Plans are kept from when the tables
                 # were empty, and would read all of them for good.
                 self._connection.execute("SET enable_seqscan = off")
+                for setting, seconds in (
+                    ("lock_timeout", SECONDS_FOR_A_LOCK),
+                    ("idle_in_transaction_session_timeout", SECONDS_IDLE),
+                ):
+                    self._connection.execute(f"SET {setting} = {int(1000 * seconds)}")
         except self._psycopg.Error as error:
             self._connection = None
             raise StoreError(f"cannot reach PostgreSQL: {_first_line(error)}") from error

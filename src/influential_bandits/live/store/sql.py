@@ -156,6 +156,15 @@ class Connection(Closing):
         )
         return [Decision(*row) for row in self.run(sql, (experiment, most))]
 
+    def oldest_decisions_of(self, experiment: int, instance: int, most: int) -> list[Decision]:
+        """Return decisions of an instance that were shown and wait, the first ones first."""
+        sql = (
+            "SELECT d.* FROM events AS e JOIN decisions AS d ON d.experiment = e.experiment AND "
+            "d.id = e.decision WHERE e.experiment = ? AND e.instance = ? AND e.kind = 'decided' "
+            "AND d.deadline IS NOT NULL AND d.ticket IS NOT NULL ORDER BY e.number LIMIT ?"
+        )
+        return [Decision(*row) for row in self.run(sql, (experiment, instance, most))]
+
     def snapshots(self, experiment: int, instances: Iterable[int]) -> list[Snapshot]:
         """Return snapshots of these instances, as far as there are any."""
         return [

@@ -6,9 +6,11 @@ import secrets
 from typing import Any
 
 from influential_bandits.errors import InvalidInput
+from influential_bandits.live.answers import Exposures, LiveDecision, Outcome
 from influential_bandits.live.choices import describe_choice
 from influential_bandits.live.events import (
     CANCELLED,
+    CORRECTED,
     DECIDED,
     EXPIRED,
     EXPOSED,
@@ -31,23 +33,14 @@ CLOCKS_DIFFER = 60.0  # seconds that a client's clock may be ahead
 class DecisionRequests(TransactionBase):
     """Requests that concern decisions and exposures."""
 
-    def decide(self, request: Decide, at: float) -> dict[str, Any]:
+    def decide(self, request: Decide, at: float) -> LiveDecision:
         """Choose an arm."""
         experiment = self._experiment
         require_label("instance", request.instance)
         name, digest = request.decision_id, request.digest()
-        if name is not None:
-            require_label("decision_id", name)
-            earlier = self._find(name)
-            if earlier is not None:
-                if earlier.request != digest:
-                    raise Refused(
-                        409,
-                        "decision_exists",
-                        f"decision {name!r:.80} was asked for something else; take another "
-                        "decision_id",
-                    )
-                return self._answer(earlier)
+        earlier = self._find_repeat("decision", name, digest)
+        if earlier is not None:
+            return self._answer(earlier)
         mode = experiment.settings.mode
         if mode == "paused":
             raise Refused(409, "paused", "the experiment is paused: it takes no decisions")
@@ -94,37 +87,47 @@ class DecisionRequests(TransactionBase):
             number=event.number,
             ticket=event.ticket,
             status=OPEN if later else PENDING,
-            loss=None,
             deadline=self._deadline(at),
         )
         self._changes.decisions[experiment.number, name] = decision
         return self._answer(decision)
 
+    def _find_repeat(self, kind: str, name: str | None, digest: str) -> Decision | None:
+        """Return what was asked under a name before; it must have been the same."""
+        if name is None:
+            return None
+        earlier = self._find(require_label(f"{kind}_id", name))
+        if earlier is not None and earlier.request != digest:
+            raise Refused(
+                409,
+                f"{kind}_exists",
+                f"{kind} {name!r:.80} was asked for something else; take another {kind}_id",
+            )
+        return earlier
+
     def _deadline(self, at: float) -> float:
         return at + self._experiment.settings.window_hours * HOUR
 
-    def _answer(self, decision: Decision) -> dict[str, Any]:
+    def _answer(self, decision: Decision) -> LiveDecision:
         names = self._experiment.arms.names
-        answer = {
-            "decision_id": decision.id,
-            "arm": names[decision.arm],
-            "group": decision.group,
-            "probability": decision.probability,
-            "expected_loss": decision.expected_loss,
-            "model": decision.model,
-            "number": decision.number,
-        }
-        if decision.proposed is not None:
-            answer["proposed"] = names[decision.proposed]
-        return answer
+        return LiveDecision(
+            decision.id,
+            names[decision.arm],
+            decision.group,
+            decision.probability,
+            decision.expected_loss,
+            decision.model,
+            decision.number,
+            None if decision.proposed is None else names[decision.proposed],
+        )
 
-    def show(self, name: str, at: float) -> dict[str, Any]:
+    def show(self, name: str, at: float) -> Outcome:
         """Count the pull of a decision that was to be activated later."""
         decision = self._require(name)
         if decision.status in (PENDING, OBSERVED) or (
             decision.status == EXPIRED and decision.ticket is not None
         ):
-            return {"decision_id": name, "status": decision.status}
+            return Outcome(name, decision.status)
         if decision.status != OPEN:
             raise Refused(409, "settled", f"decision {name!r:.80} was cancelled")
         member = self._experiment.members[decision.instance]
@@ -136,13 +139,13 @@ class DecisionRequests(TransactionBase):
         self._changes.keep(
             decision._replace(status=PENDING, ticket=event.ticket, deadline=self._deadline(at))
         )
-        return {"decision_id": name, "status": PENDING}
+        return Outcome(name, PENDING)
 
-    def cancel(self, name: str, at: float) -> dict[str, Any]:
+    def cancel(self, name: str, at: float) -> Outcome:
         """Give up a decision that was not shown."""
         decision = self._require(name)
         if decision.status == CANCELLED:
-            return {"decision_id": name, "status": CANCELLED}
+            return Outcome(name, CANCELLED)
         if decision.status != OPEN:
             raise Refused(
                 409,
@@ -151,9 +154,9 @@ class DecisionRequests(TransactionBase):
                 "cancelled. Decide with activate = later if it may not be shown",
             )
         self._settle(decision, CANCELLED, at)
-        return {"decision_id": name, "status": CANCELLED}
+        return Outcome(name, CANCELLED)
 
-    def feed_back(self, name: str, request: Feedback, at: float) -> dict[str, Any]:
+    def feed_back(self, name: str, request: Feedback, at: float) -> Outcome:
         """Learn the loss of a decision."""
         decision = self._require(name)
         loss = request.read_loss(self._experiment.settings)
@@ -164,14 +167,36 @@ class DecisionRequests(TransactionBase):
                     "feedback_exists",
                     f"decision {name!r:.80} has the loss {decision.loss}; it cannot become {loss}",
                 )
-            return {"decision_id": name, "status": OBSERVED, "loss": loss}
+            return Outcome(name, OBSERVED, loss)
         if decision.status == OPEN:
             raise Refused(409, "not_shown", f"decision {name!r:.80} has not been activated yet")
         if decision.status != PENDING:
             became = "was cancelled" if decision.status == CANCELLED else "has expired: too late"
             raise Refused(409, "settled", f"decision {name!r:.80} {became}")
         self._settle(decision, OBSERVED, at, loss, request.at)
-        return {"decision_id": name, "status": OBSERVED, "loss": loss}
+        return Outcome(name, OBSERVED, loss)
+
+    def correct(self, name: str, request: Feedback, at: float) -> Outcome:
+        """Replace the loss of a decision; what was learned from the one before stays learned."""
+        decision = self._require(name)
+        loss = request.read_loss(self._experiment.settings)
+        if decision.status != OBSERVED or decision.loss is None:
+            raise Refused(409, "no_feedback", f"decision {name!r:.80} has no loss to be corrected")
+        if decision.loss != loss:
+            member = self._experiment.members[decision.instance]
+            event = self._event(
+                CORRECTED,
+                at,
+                member.number,
+                decision=name,
+                ticket=decision.ticket,
+                arm=decision.arm,
+                loss=loss - decision.loss,
+                proposed=decision.proposed,
+            )
+            self._keep(self._experiment.note(member, event))
+            self._changes.keep(decision._replace(loss=loss))
+        return Outcome(name, OBSERVED, loss)
 
     def expire(self, decision: Decision, at: float) -> None:
         """Give up a loss that is overdue or too many; one that was never shown is cancelled."""
@@ -213,25 +238,16 @@ class DecisionRequests(TransactionBase):
         self._keep(self._experiment.note(member, event))
         self._changes.keep(decision._replace(status=kind, loss=loss, deadline=None))
 
-    def expose(self, request: Expose, at: float) -> dict[str, Any]:
+    def expose(self, request: Expose, at: float) -> Exposures:
         """Follow arms that an instance has met elsewhere."""
         experiment = self._experiment
         require_label("instance", request.instance)
         if not 1 <= len(request.arms) <= MOST_EXPOSURES:
             raise InvalidInput(f"give 1 to {MOST_EXPOSURES} arms, got {len(request.arms)}")
         arms = experiment.arm_numbers(request.arms)
-        name = request.exposure_id
-        if name is not None:
-            require_label("exposure_id", name)
-            earlier = self._find(name)
-            if earlier is not None:
-                if earlier.request != request.digest():
-                    raise Refused(
-                        409,
-                        "exposure_exists",
-                        f"exposure {name!r:.80} was another one; take another exposure_id",
-                    )
-                return {"exposures": len(arms)}
+        name, digest = request.exposure_id, request.digest()
+        if self._find_repeat("exposure", name, digest) is not None:
+            return Exposures(len(arms))
         happened = _require_past(request.at, at)
         data = None if happened is None else encode({"at": happened}).decode()
         member = self._member(request.instance, at)
@@ -243,21 +259,15 @@ class DecisionRequests(TransactionBase):
                 experiment=experiment.number,
                 id=name,
                 instance=member.number,
-                request=request.digest(),
+                request=digest,
                 at=at,
                 group=member.group,
                 arm=arms[-1],
-                probability=None,
-                expected_loss=None,
                 model=experiment.model,
-                proposed=None,
                 number=experiment.applied,
-                ticket=None,
                 status=EXPOSED,
-                loss=None,
-                deadline=None,
             )
-        return {"exposures": len(arms)}
+        return Exposures(len(arms))
 
 
 def _require_past(given: float | None, now: float) -> float | None:

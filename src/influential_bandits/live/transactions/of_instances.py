@@ -60,7 +60,7 @@ class InstanceRequests(TransactionBase):
                 self._experiment.fingerprint(member.group),
                 packed,
             )
-            member.since_snapshot = 0
+            member.since_snapshot, member.snapshot_bytes = 0, len(packed)
 
     def keep_shared_snapshot(self) -> int:
         """Write the state of a fleet, and of its users who have changed; return how many bytes."""
@@ -74,10 +74,3 @@ class InstanceRequests(TransactionBase):
                 experiment.number, instance, experiment.applied, fingerprint, blob
             )
         return len(whole) + sum(map(len, users.values()))
-
-    def keep_everything(self) -> None:
-        """Write all states that have changed."""
-        for member in self._experiment.members.values():
-            if member.since_snapshot:
-                self.keep_snapshot(member)
-        self.keep_shared_snapshot()
