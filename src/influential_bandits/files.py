@@ -237,6 +237,14 @@ def read_json(path: str | Path, error: type[InvalidInput] = InvalidInput) -> Any
     return parse_json(read_regular(path, error), path, error)
 
 
+def read_sealed_json(path: str | Path) -> tuple[Any, bool]:
+    """Return the data of a JSON file as :func:`read_json` does, and whether it has a checksum."""
+    raw = read_regular(path)
+    data = parse_json(raw, path, keep_checksum=True)
+    sealed = isinstance(data, dict) and data.pop("checksum", None) is not None
+    return data, sealed
+
+
 def read_regular(path: str | Path, error: type[InvalidInput] = InvalidInput) -> bytes:
     """Return all bytes of a regular file; pipes and devices, which may never end, are refused."""
     try:
@@ -268,7 +276,13 @@ def _require_readable(path: str | Path, status: os.stat_result, error: type[Inva
     require_memory(status.st_size * OBJECTS, what, "is it really a file of this package?", error)
 
 
-def parse_json(raw: bytes, path: str | Path, error: type[InvalidInput] = InvalidInput) -> Any:
+def parse_json(
+    raw: bytes,
+    path: str | Path,
+    error: type[InvalidInput] = InvalidInput,
+    *,
+    keep_checksum: bool = False,
+) -> Any:
     """Return the data in the bytes of a JSON file, which is named by errors."""
     if not raw.strip():
         raise error(f"{path} is not a JSON file: it is empty")
@@ -293,12 +307,14 @@ def parse_json(raw: bytes, path: str | Path, error: type[InvalidInput] = Invalid
     except ValueError as wrong:
         raise error(f"{path} is not a JSON file: {wrong!s:.150}") from None
     if isinstance(data, dict) and "checksum" in data:
-        checksum = data.pop("checksum")
-        if checksum != _checksum(data):
+        checksum = data["checksum"]
+        others = {name: value for name, value in data.items() if name != "checksum"}
+        if checksum != _checksum(others):
             raise error(
                 f"{path} is damaged: its checksum does not fit what it holds; if you changed it "
                 'on purpose, remove the entry "checksum"'
             )
+        return data if keep_checksum else others
     return data
 
 

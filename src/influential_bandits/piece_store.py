@@ -12,8 +12,6 @@ from typing import Any
 from influential_bandits import files
 from influential_bandits.errors import InvalidInput, MissingFile
 
-__all__ = ["PieceStore", "make_folder", "require_same_settings", "require_writable"]
-
 MOST_NAMED = 5  # files that were set aside
 
 

@@ -28,7 +28,7 @@ from influential_bandits.errors import (
     InvalidPolicy,
     NotApplicable,
 )
-from influential_bandits.files import read_json, write_json
+from influential_bandits.files import read_sealed_json, write_json
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.membership import Membership
 from influential_bandits.numerics.arrays import Floats
@@ -43,15 +43,14 @@ from influential_bandits.policies.agent_kernels import (
     select_arm,
 )
 from influential_bandits.policies.compiled import Buffers, Layout, StateArrays
-from influential_bandits.policies.contract import Policy, ask, plain_parameters, require_policy
+from influential_bandits.policies.contract import Policy, plain_parameters, require_policy
 from influential_bandits.policies.history import History
 from influential_bandits.policies.messages import explain
 from influential_bandits.policies.registry import policy_from_json, policy_to_json
-from influential_bandits.policies.state_checks import (
+from influential_bandits.policies.state_json import (
     field_from_json,
     floats_from_json,
     list_from_json,
-    make_damage_error,
     whole_from_json,
 )
 from influential_bandits.policies.tickets import (
@@ -63,11 +62,8 @@ from influential_bandits.policies.tickets import (
 )
 from influential_bandits.world.instance import Instance
 
-__all__ = ["Agent", "Ticket"]
-
 FORMAT = "influential-bandits/agent/1"
 TIMED = ("select", "pulled", "observed")  # functions that are told a round
-MOST_ARRIVALS = 1 << 16  # arms that may have come while a loss was under way
 
 
 class Ticket(NamedTuple):
@@ -112,7 +108,7 @@ class Agent(NamedArms):
         What a privileged policy (an oracle) is told.
     check : bool
         Check every index in the policy's functions, as :func:`simulate` does on demand. An agent
-        read from a file does so by itself, unless the policy's class vouches for its states.
+        read from a file without a checksum does so by itself.
     history : bool
         Keep every loss, for :meth:`to_log`: 24 bytes a round.
 
@@ -485,9 +481,13 @@ class Agent(NamedArms):
         *,
         instance: Instance | None = None,
         horizon: int | None = None,
-        check: bool = False,
+        check: bool = True,
     ) -> Agent:
-        """Return the agent that :meth:`to_json` described; see :meth:`load`."""
+        """Return the agent that :meth:`to_json` described; see :meth:`load`.
+
+        Indices are checked, since a number of the state may serve as one; leave that out only where
+        nobody can have changed the data.
+        """
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise InvalidInput(f'this is no agent file: expected "format": "{FORMAT}"')
         try:
@@ -503,8 +503,9 @@ class Agent(NamedArms):
                 history=data["history"] is not None,
             )
             if agent.n_arms != data["n_arms"]:
-                raise make_damage_error(
-                    f"{agent.n_arms} arm_names", f"n_arms = {abbreviate(data['n_arms'])}"
+                raise InvalidInput(
+                    f"the agent file is damaged: {agent.n_arms} arm_names, expected n_arms = "
+                    f"{abbreviate(data['n_arms'])}"
                 )
             if data["knowledge"] != agent._knowledge:
                 raise InvalidInput(
@@ -518,13 +519,11 @@ class Agent(NamedArms):
     def _restore(self, data: Mapping[str, Any]) -> None:
         """Take a state from a file, which anybody may have changed."""
         self.round = whole_from_json("round", data["round"], LARGEST_HORIZON)
-        self.time = None if data.get("time") is None else require_time(data["time"])
+        self.time = None if data["time"] is None else require_time(data["time"])
         fields, saved = self._own_views(), data["state"]
-        if not isinstance(saved, Mapping) or not set(saved) <= set(fields):
+        if not isinstance(saved, Mapping) or set(saved) != set(fields):
             raise InvalidInput(f"the agent file must hold the fields {', '.join(fields)} as state")
         for name, view in fields.items():
-            if name not in saved and view.size == 0:  # from before there was such a field
-                continue
             view[...] = field_from_json(name, saved[name], view)
         self.retired = {
             whole_from_json("a retired arm", arm, self.n_arms)
@@ -532,7 +531,6 @@ class Agent(NamedArms):
         }
         if not len(data["retired"]) == len(self.retired) < self.n_arms:
             raise InvalidInput("the agent file retires an arm twice, or all arms")
-        ask(self.policy, "check_state", self.n_arms, self.round, self.state)
         if self._history is not None:
             self._history = History.from_json(data["history"], self.n_arms, self.round)
         heard = set() if self._history is None else set(self._history.rounds)
@@ -541,9 +539,6 @@ class Agent(NamedArms):
             if ticket.round in self.pending or ticket.round in heard:
                 raise InvalidInput(f"the agent file has two tickets of round {ticket.round}")
             self.pending[ticket.round] = ticket
-        if not self._checked and not _vouches(self.policy):
-            self._checked = True
-            self._lay_out()
 
     def _ticket(self, entry: object) -> Ticket:
         """Return a ticket of a file."""
@@ -557,13 +552,9 @@ class Agent(NamedArms):
             self._name(number),
             tuple(floats_from_json("a memo", memo).tolist()),
         )
-        size = len(ticket.memo)  # of the arms at the pull, which may have been fewer
-        if size != self._layout.memo_size and not any(
-            size == ask(self.policy, "memo_size", n_arms)
-            for n_arms in range(max(1, self.n_arms - MOST_ARRIVALS), self.n_arms)
-        ):
+        size = len(ticket.memo)
+        if size > self._layout.memo_size:  # fewer, if there were fewer arms at the pull
             raise InvalidInput(f"the agent file holds a ticket with a memo of {size} numbers")
-        ask(self.policy, "check_memo", self.n_arms, self.round, np.array(ticket.memo))
         return ticket
 
     def save(self, path: str | Path) -> None:
@@ -590,7 +581,8 @@ class Agent(NamedArms):
             their names, and one of your own by the module that defines it, which is imported. So
             give the policy if it is defined in a script or notebook, or the file is not yours.
         instance, horizon, check : optional
-            As of a new agent; an oracle is told again what it knew.
+            As of a new agent; an oracle is told again what it knew. Of a file whose checksum was
+            removed, to edit it, indices are checked in any case.
 
         Examples
         --------
@@ -602,7 +594,8 @@ class Agent(NamedArms):
         ...     Agent.load(os.path.join(folder, "agent.json")).arm_names
         ('tea', 'coffee')
         """
-        data = read_json(path)
+        data, sealed = read_sealed_json(path)
+        check = check or not sealed
         return cls.from_json(data, policy, instance=instance, horizon=horizon, check=check)
 
     def _field_to_json(self, name: str, array: npt.NDArray[Any]) -> list[Any]:
@@ -643,9 +636,3 @@ def _digest(policy: Policy, instance: Instance | None, horizon: int | None) -> s
     known = [instance.to_json() if instance else None]
     known.append({"horizon": horizon} if "horizon" in policy.privileged else None)
     return hashlib.sha256(json.dumps(known).encode()).hexdigest()
-
-
-def _vouches(policy: Policy) -> bool:
-    """Tell whether a policy's class knows all that its states may be."""
-    code = type(policy)
-    return "check_state" in vars(code) or code.__module__.startswith("influential_bandits.")

@@ -9,7 +9,6 @@ from typing import Any
 
 from influential_bandits.checks import LARGEST_LOSS
 from influential_bandits.errors import InvalidInput
-from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import exp, log
 from influential_bandits.numerics.streams import normal, uniform
@@ -23,9 +22,6 @@ from influential_bandits.policies.selection import (
     random_arm,
     real_setting,
 )
-from influential_bandits.policies.state_checks import SLACK, State, make_damage_error, require_range
-
-__all__ = ["EXP3", "MOSS", "UCBV", "EpsilonGreedy", "GaussianThompson"]
 
 LEAST_PROBABILITY = 2.0**-52  # of a choice: finer than the uniform numbers that make it
 
@@ -176,11 +172,6 @@ class UCBV(Averages, Policy):
         """Those of the averages, and the sum of squared deviations."""
         return {**super().fields(n_arms), "squares": ("float64", n_arms)}
 
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """The averages, and squares of so many deviations."""
-        super().check_state(n_arms, rounds, state)
-        require_range(state, "squares", 0.0, (2.0 * SLACK * LARGEST_LOSS) ** 2 * state["seen"])
-
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
         """Return the arm with the smallest index."""
@@ -239,17 +230,6 @@ class EXP3(Policy):
     def memo_size(self, n_arms: int) -> int:
         """The probability of the pull."""
         return 1
-
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """A loss over its probability is at most 2⁵²; some arm is in use."""
-        require_range(state, "estimate", 0.0, float(rounds) / LEAST_PROBABILITY)
-        require_range(state, "in_use", 0, 1)
-        if not state["in_use"].any():
-            raise make_damage_error("no arm is in use", "at least one")
-
-    def check_memo(self, n_arms: int, rounds: int, memo: Floats) -> None:
-        """It is a probability."""
-        require_range({"memo": memo}, "memo", LEAST_PROBABILITY, 1.0)
 
     @staticmethod
     def init(c: Any, s: Any) -> None:

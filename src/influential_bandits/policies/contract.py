@@ -14,9 +14,6 @@ the two are separate moments:
 - ``arm_added(c, s, arm)``: a new arm, the last one, has come; its state is zeros;
 - ``arm_retired(c, s, arm)``: the arm will never be eligible again.
 
-A saved state comes back from a file that anybody may have changed, so that a policy says in
-:meth:`Policy.check_state` and :meth:`Policy.check_memo` what it may be.
-
 ``c`` has the policy's parameters and ``c.n_arms``, the number K of arms. ``s`` has the arrays that
 :meth:`Policy.fields` names. ``eligible`` is None (all arms) or a boolean array. ``rng`` is a stream
 for ``ib.random.uniform(rng, i)`` and ``ib.random.normal(rng, i)``, i = 0, 1, 2, ….
@@ -42,8 +39,6 @@ from influential_bandits.errors import InfluentialBanditsError, InvalidPolicy
 
 if TYPE_CHECKING:
     from influential_bandits.world.instance import Instance
-
-__all__ = ["Policy"]
 
 FUNCTIONS = ("init", "select", "pulled", "observed", "elapsed", "arm_added", "arm_retired")
 
@@ -120,18 +115,6 @@ class Policy:
         Called only for the privileged; the horizon is 0 for those not told it.
         """
         return {}
-
-    def check_state(self, n_arms: int, rounds: int, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Raise InvalidInput unless a state read from a file can be one after so many rounds.
-
-        Types, shapes and finiteness have been checked. What is left is what ``select`` and the
-        others rely on: numbers that serve as an index, a loop's bound or a divisor. A class that
-        defines this itself vouches for its states; the restored agents of all others run with
-        checked indices.
-        """
-
-    def check_memo(self, n_arms: int, rounds: int, memo: npt.NDArray[np.float64]) -> None:
-        """Raise InvalidInput unless a memo read from a file can be one of ``pulled``'s."""
 
     @staticmethod
     def init(c: Any, s: Any) -> None:

@@ -9,8 +9,6 @@ from influential_bandits.numerics.portable import log_of_round
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.selection import Averages, lowest_bound
 
-__all__ = ["LCB"]
-
 
 @dataclass(frozen=True)
 class LCB(Averages, Policy):

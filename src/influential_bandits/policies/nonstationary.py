@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from influential_bandits.checks import LARGEST_HORIZON, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
@@ -25,14 +23,6 @@ from influential_bandits.policies.selection import (
     lowest_arm,
     real_setting,
 )
-from influential_bandits.policies.state_checks import (
-    State,
-    require_equal,
-    require_losses,
-    require_range,
-)
-
-__all__ = ["MUCB", "DiscountedLCB", "SlidingWindowLCB"]
 
 LARGEST_WINDOW = 2**24
 LEAST_WEIGHT = 1e-300  # an arm that weighs less counts as never observed
@@ -85,15 +75,6 @@ class SlidingWindowLCB(Counts, Policy):
             "ring_loss": ("float64", self.window),
             "newest": ("int64", 1),  # round of the last pull
         }
-
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """The ring holds arms, as often as they were seen."""
-        super().check_state(n_arms, rounds, state)
-        require_equal(state, "newest", rounds)
-        require_range(state, "ring_arm", 0, n_arms)
-        require_equal(state, "seen", np.bincount(state["ring_arm"], minlength=n_arms + 1)[1:])
-        require_losses(state, "ring_loss")
-        require_losses(state, "total", "rest", of=self.window)
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
@@ -174,15 +155,6 @@ class DiscountedLCB(Counts, Policy):
             "mean": ("float64", n_arms),
             "newest": ("int64", 1),  # round of the last pull
         }
-
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """An arm counts as seen if it has a weight, one at most for each pull."""
-        super().check_state(n_arms, rounds, state)
-        require_equal(state, "newest", rounds)
-        require_range(state, "seen", 0, 1)
-        seen = state["seen"]
-        require_range(state, "weight", LEAST_WEIGHT * seen, seen * state["pulls"])
-        require_losses(state, "mean")
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
@@ -273,14 +245,6 @@ class MUCB(Averages, Policy):
             "newest": ("int64", 1),  # round of the last pull
             "restart": ("int64", 1),  # r, the last round before the averages
         }
-
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """The restart has been, and the rings hold losses."""
-        super().check_state(n_arms, rounds, state)
-        require_equal(state, "newest", rounds)
-        require_range(state, "restart", 0, rounds)
-        require_losses(state, "ring")
-        require_losses(state, "difference", "rest", of=2 * self.window)
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:

@@ -12,20 +12,12 @@ import numpy.typing as npt
 
 from influential_bandits.optima.integer import integer_optimum
 from influential_bandits.policies.contract import Policy, Shape
-from influential_bandits.policies.state_checks import (
-    State,
-    require_losses,
-    require_range,
-    require_sum,
-)
 from influential_bandits.world.dynamics import World, add_row
 from influential_bandits.world.instance import (
     Instance,
     require_lasting_memory,
     require_no_clock,
 )
-
-__all__ = ["EachArmOnceOracle", "FrankWolfeOracle", "OptimalOracle"]
 
 
 @dataclass(frozen=True)
@@ -49,10 +41,6 @@ class FrankWolfeOracle(Policy):
     def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """How far the losses are from the initial ones, in two parts so that sums do not drift."""
         return {"high": ("float64", n_arms), "low": ("float64", n_arms)}
-
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """Losses have moved by an entry of A a round."""
-        require_losses(state, "high", "low", of=rounds)
 
     def knowledge(self, instance: Instance, horizon: int) -> Mapping[str, npt.NDArray[Any]]:
         """The world itself."""
@@ -106,11 +94,6 @@ class OptimalOracle(Policy):
     def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """How often each arm was pulled."""
         return {"pulls": ("int64", n_arms)}
-
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """Each round was a pull."""
-        require_range(state, "pulls", 0, rounds)
-        require_sum(state, "pulls", rounds)
 
     def knowledge(self, instance: Instance, horizon: int) -> Mapping[str, npt.NDArray[Any]]:
         """The counts to play."""

@@ -22,16 +22,6 @@ from influential_bandits.numerics.fingerprints import fingerprint
 from influential_bandits.policies.contract import FUNCTIONS, Policy, require_policy
 from influential_bandits.references import find_object, split_reference
 
-__all__ = [
-    "code_digest",
-    "is_own",
-    "known_policies",
-    "policy_from_json",
-    "policy_from_text",
-    "policy_to_json",
-    "take_policy",
-]
-
 PACKAGE = "influential_bandits."
 
 

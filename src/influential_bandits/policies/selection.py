@@ -13,7 +13,6 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.compiling import count_one, inlined
 from influential_bandits.policies.contract import Shape
-from influential_bandits.policies.state_checks import State, require_counts, require_losses
 
 
 class Counts:
@@ -22,10 +21,6 @@ class Counts:
     def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Pulls and observations of each arm, and how many arms have none."""
         return {"pulls": ("int64", n_arms), "seen": ("int64", n_arms), "unseen": ("int64", 1)}
-
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """Counts add up."""
-        require_counts(state, rounds)
 
     @staticmethod
     def init(c: Any, s: Any) -> None:
@@ -49,12 +44,6 @@ class Averages(Counts):
     def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Pulls and observations of each arm, and the sum and mean of its losses."""
         return {**super().fields(n_arms), "total": ("float64", n_arms), "mean": ("float64", n_arms)}
-
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """Counts add up, and sums are those of so many losses."""
-        super().check_state(n_arms, rounds, state)
-        require_losses(state, "total", of=state["seen"])
-        require_losses(state, "mean")
 
     @staticmethod
     def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:

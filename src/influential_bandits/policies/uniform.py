@@ -9,8 +9,6 @@ from influential_bandits.numerics.streams import uniform
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.selection import random_arm
 
-__all__ = ["Uniform"]
-
 
 @dataclass(frozen=True)
 class Uniform(Policy):

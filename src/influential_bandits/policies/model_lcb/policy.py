@@ -51,15 +51,6 @@ from influential_bandits.policies.model_lcb.posterior import (
 )
 from influential_bandits.policies.model_lcb.prior import LossPrior, find_root
 from influential_bandits.policies.selection import unseen_arm
-from influential_bandits.policies.state_checks import (
-    State,
-    make_damage_error,
-    require_equal,
-    require_losses,
-    require_range,
-    require_sum,
-    require_unseen,
-)
 
 __all__ = ["ModelLCB"]
 
@@ -284,53 +275,6 @@ class ModelLCB(Policy):
         """The counts at the pull: own, of the others, and one by one if there are few arms."""
         return 2 + self._exact_arms(n_arms) * self._memories()
 
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """Counts add up, choices are among the candidates, and sums have the size of losses."""
-        known = np.arange(n_arms) < (0 if self.prior is None else self.prior.n_arms)
-        require_range(state, "pulls", 0, rounds)
-        require_sum(state, "pulls", rounds)
-        require_range(state, "seen", known, state["pulls"] + known)
-        require_unseen(state)
-        before = 0 if self.prior is None else self.prior.events
-        seen = int((state["seen"] - known).sum())
-        require_equal(state, "observations", before + seen)
-        most = int(state["observations"][0]) + max(n_arms, seen)
-        require_range(state, "next_choice", 1, most)
-        self._check_choice(state)
-        for name in ("known", "told"):
-            if state[name].size > 0:
-                require_equal(state, name, self.initial_state(n_arms)[name])
-        require_range(state, "mix", 0.0, 1.0)
-        if state["mix"].any() and not math.isclose(state["mix"].sum(), 1.0):
-            raise make_damage_error("mix does not add up to 1", "shares of the rounds ahead")
-        require_range(state, "due", -float(rounds), float(rounds))
-        if state["kept"].size > 0:
-            passed = float(max(rounds, 1))
-            require_equal({"kept": state["kept"][1:]}, "kept", passed)
-            require_range({"kept": state["kept"][:1]}, "kept", HALF, passed)
-        _check_sums(state, rounds)
-
-    def _check_choice(self, state: State) -> None:
-        """Raise unless memories are candidates, and exponents those of the search."""
-        memories, largest = self._memories(), evidence.LARGEST
-        least = np.array([0, -largest, -largest, -largest, 0, 0])
-        tied = evidence.MOST_TIED
-        most = np.array([memories - 1, largest, largest, largest, tied, tied])
-        most_still = most + np.array([0, 0, 0, 0, 1, 0])
-        rest = [0, 1, 4, 5]  # without influence, it has no scale
-        for name, rows in (("choice", state["choice"]), ("candidates", state["candidates"][-1])):
-            if (rows[2:4] == evidence.NONE).all():
-                require_range({name: rows[rest]}, name, least[rest], most_still[rest])
-            else:
-                require_range({name: rows}, name, least, most)
-        require_range({"candidates": state["candidates"][:-1]}, "candidates", least, most)
-        numbers = [*range(memories), 0]
-        require_equal({"candidates": state["candidates"][:, 0]}, "candidates", np.array(numbers))
-
-    def check_memo(self, n_arms: int, rounds: int, memo: Floats) -> None:
-        """Counts, discounted perhaps."""
-        require_range({"memo": memo}, "memo", 0.0, float(rounds))
-
     def _exact_arms(self, n_arms: int) -> int:
         return n_arms if n_arms <= MOST_EXACT or self.prior is not None else 0
 
@@ -511,32 +455,3 @@ class ModelLCB(Policy):
             look(c, s)
         if s.observations[0] > 0:
             set_radius(c, s)  # there are more unknowns
-
-
-def _check_sums(state: State, rounds: int) -> None:
-    """Raise unless sums have the size that so many rounds can give them."""
-    for name in ("variance", "squares", "rss", "radius"):
-        require_range(state, name, 0.0, LARGEST_STATE)
-    require_range(state, "volume", -1.0, LARGEST_STATE)  # not negative but for rounding
-    for name in ("own", "total", "weights"):
-        require_range(state, name, 0.0, float(rounds))
-    for name in ("ray_gram", "gram"):
-        require_range(state, name, 0.0, float(rounds) ** 3)
-    _check_gram("ray_gram", state["ray_gram"], evidence.RAY)
-    if len(state["gram"]):
-        _check_gram("gram", state["gram"], 1 + len(state["gram"]))
-    moments = ("ray_moments", "moments")
-    require_losses(state, *moments, of=float(rounds) ** 2)
-    for name in ("mean", "ray_root", "ray_theta", "root", "theta", "spread"):
-        require_range(state, name, -LARGEST_PART, LARGEST_PART)
-
-
-def _check_gram(name: str, gram: Floats, size: int) -> None:
-    """Raise unless sums of products, triangles row by row, are those of some features."""
-    triangles = gram.reshape(len(gram), size * (size + 1) // 2, -1)
-    rows, columns = np.tril_indices(size)
-    full = np.zeros((len(gram), triangles.shape[2], size, size))
-    full[:, :, rows, columns] = full[:, :, columns, rows] = triangles.transpose(0, 2, 1)
-    lowest = np.linalg.eigvalsh(full)[..., 0]
-    if (lowest < -1e-9 * np.trace(full, axis1=2, axis2=3)).any():
-        raise make_damage_error(f"{name} has a negative eigenvalue", "sums of squares")
