@@ -49,7 +49,6 @@ class Closing:
         """Let go of what is held; by default nothing is."""
 
     def __enter__(self) -> Self:
-        """Return the object, which is closed in the end."""
         return self
 
     def __exit__(
@@ -58,7 +57,6 @@ class Closing:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close it."""
         self.close()
 
 

@@ -207,13 +207,11 @@ class Agent(NamedArms):
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Find the compiled code again."""
         self.__dict__.update(state)
         self._lay_out()
         self._arrays = self._layout.arrays(*state["_arrays"])
 
     def __repr__(self) -> str:
-        """Say who plays, and how far it is."""
         parts = [repr(self.policy), self._describe_arms()]
         if self.retired:
             parts.append(f"{len(self.retired)} retired")

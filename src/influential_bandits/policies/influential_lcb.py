@@ -105,7 +105,6 @@ class InfluentialLCB(Policy):
 
     @staticmethod
     def init(c: Any, s: Any) -> None:
-        """No arm has been observed."""
         s.unseen[0] = c.n_arms
         s.influence_bound[0] = c.influence_bound
         s.last_arm[0] = -1
@@ -139,7 +138,6 @@ class InfluentialLCB(Policy):
 
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
-        """Count the pull, and whether it was the opening's next."""
         count_one(s.pulls, arm)
         if c.opening != 0:
             memo[0] = s.last_arm[0]

@@ -26,5 +26,4 @@ class LCB(Averages, Policy):
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the arm with the smallest index."""
         return lowest_bound(c, s, 2.0 * log_of_round(t), eligible)

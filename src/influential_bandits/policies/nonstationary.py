@@ -78,13 +78,11 @@ class SlidingWindowLCB(Counts, Policy):
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the arm with the smallest index."""
         radius = c.xi * log(float(min(t, c.window)))
         return lowest_arm(_window_index, c, s, radius, eligible)
 
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
-        """Count the pull; the oldest leaves the window."""
         s.pulls[arm] += 1
         s.newest[0] = t
         place = t % c.window
@@ -158,7 +156,6 @@ class DiscountedLCB(Counts, Policy):
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the arm with the smallest index."""
         total = 0.0
         for arm in range(c.n_arms):
             total += s.weight[arm]
@@ -167,7 +164,6 @@ class DiscountedLCB(Counts, Policy):
 
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
-        """Count the pull, and discount the past."""
         s.pulls[arm] += 1
         s.newest[0] = t
         for other in range(c.n_arms):
@@ -179,7 +175,6 @@ class DiscountedLCB(Counts, Policy):
 
     @staticmethod
     def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
-        """Update the mean with the weight of the pull."""
         weight = _power(c.discount, s.newest[0] - t)
         if weight < LEAST_WEIGHT:
             return
@@ -248,7 +243,6 @@ class MUCB(Averages, Policy):
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the arm whose turn it is, or the one with the smallest index."""
         since = t - s.restart[0]
         turn = (since - 1) % int(c.n_arms / c.exploration)
         if turn < c.n_arms and is_offered(eligible, turn):
@@ -257,13 +251,11 @@ class MUCB(Averages, Policy):
 
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
-        """Count the pull."""
         s.pulls[arm] += 1
         s.newest[0] = t
 
     @staticmethod
     def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
-        """Update the mean and the two halves; restart if they differ too much."""
         if t <= s.restart[0]:
             return
         average(s, arm, loss)

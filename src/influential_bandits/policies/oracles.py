@@ -43,7 +43,6 @@ class FrankWolfeOracle(Policy):
         return {"high": ("float64", n_arms), "low": ("float64", n_arms)}
 
     def knowledge(self, instance: Instance, horizon: int) -> Mapping[str, npt.NDArray[Any]]:
-        """The world itself."""
         require_no_clock(instance, "FrankWolfeOracle")
         world = instance.world
         return {
@@ -57,7 +56,6 @@ class FrankWolfeOracle(Policy):
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the arm with the smallest loss."""
         best = -1
         lowest = math.inf
         for arm in range(c.n_arms):
@@ -71,7 +69,6 @@ class FrankWolfeOracle(Policy):
 
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
-        """Follow the world."""
         world = World(s.kind[0], s.values, s.columns, s.offsets, s.initial_loss, s.memory[0])
         add_row(world, arm, s.high, s.low)
 
@@ -92,16 +89,13 @@ class OptimalOracle(Policy):
     horizon_aware = True
 
     def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
-        """How often each arm was pulled."""
         return {"pulls": ("int64", n_arms)}
 
     def knowledge(self, instance: Instance, horizon: int) -> Mapping[str, npt.NDArray[Any]]:
-        """The counts to play."""
         return {"plan": integer_optimum(instance, horizon).counts}
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the first arm that has pulls left; beyond the plan, the arm planned for most."""
         most = -1
         for arm in range(c.n_arms):
             if eligible is not None and not eligible[arm]:
@@ -114,7 +108,6 @@ class OptimalOracle(Policy):
 
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
-        """Count the pull."""
         s.pulls[arm] += 1
 
 
@@ -134,7 +127,6 @@ class EachArmOnceOracle(OptimalOracle):
     """
 
     def knowledge(self, instance: Instance, horizon: int) -> Mapping[str, npt.NDArray[Any]]:
-        """The counts to play."""
         require_lasting_memory(instance, "the best completion")
         n_arms = instance.n_arms
         if horizon <= n_arms:
@@ -146,7 +138,6 @@ class EachArmOnceOracle(OptimalOracle):
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the first arm not pulled yet; after that, the first that has pulls left."""
         most = -1
         left = -1
         for arm in range(c.n_arms):

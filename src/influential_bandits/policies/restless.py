@@ -70,14 +70,12 @@ class DSEE(Averages, Policy):
 
     @staticmethod
     def init(c: Any, s: Any) -> None:
-        """Start with the first exploration epoch."""
         s.unseen[0] = c.n_arms
         s.explorations[0] = 1
         s.exploring[0] = 1
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the scheduled arm, or the one with the smallest mean."""
         arm = _scheduled(s)
         if arm >= 0 and is_offered(eligible, arm):
             return arm
@@ -85,7 +83,6 @@ class DSEE(Averages, Policy):
 
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
-        """Count the pull and move on in the schedule."""
         s.pulls[arm] += 1
         if arm == _scheduled(s):
             memo[0] = 1.0

@@ -78,7 +78,6 @@ class REdUCB(Rising, Policy):
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the arm with the smallest index."""
         return lowest_arm(_rested_index, c, s, t, eligible)
 
     @staticmethod
@@ -112,7 +111,6 @@ class RLessUCB(Rising, Policy):
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the arm with the smallest index."""
         return lowest_arm(_restless_index, c, s, t, eligible)
 
     @staticmethod

@@ -37,7 +37,6 @@ class Windows(Counts):
 
     @staticmethod
     def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
-        """Take the loss into the windows."""
         count(s, arm)
         add_to_blocks(s.older, s.newer, arm, s.seen[arm], loss)
 
@@ -77,7 +76,6 @@ class RAWUCB(Windows, Policy):
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the arm with the smallest index."""
         radius = c.sigma * math.sqrt(2.0 * c.alpha * log(float(t)))
         return lowest_arm(_rawucb_index, c, s, radius, eligible)
 
@@ -117,7 +115,6 @@ class FEWA(Windows, Policy):
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the arm that the filter leaves."""
         arm = waiting_arm(s, eligible)
         if arm >= 0:
             return arm

@@ -24,17 +24,14 @@ class Counts:
 
     @staticmethod
     def init(c: Any, s: Any) -> None:
-        """No arm has been observed."""
         s.unseen[0] = c.n_arms
 
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
-        """Count the pull."""
         count_one(s.pulls, arm)
 
     @staticmethod
     def arm_added(c: Any, s: Any, arm: int) -> None:
-        """One more arm to observe."""
         s.unseen[0] += 1
 
 
@@ -47,7 +44,6 @@ class Averages(Counts):
 
     @staticmethod
     def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
-        """Update the mean."""
         average(s, arm, loss)
 
 

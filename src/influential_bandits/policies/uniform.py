@@ -23,5 +23,4 @@ class Uniform(Policy):
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return a random eligible arm."""
         return random_arm(uniform(rng, 0), c.n_arms, eligible)

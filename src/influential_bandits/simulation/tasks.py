@@ -190,7 +190,6 @@ class Chain:
         return self.__dict__ | {"layout": layout, "output": (self.output[0], sizes)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Lay out again what was left behind."""
         self.__dict__.update(state)
         marks, sizes = state["output"]
         self.output = Output(marks, *(np.zeros(*size) for size in sizes))

@@ -318,7 +318,6 @@ class Trajectory:
             raise InvalidInput(f"{path} does not fit into memory") from None
 
     def __repr__(self) -> str:
-        """Say who played, how long, and how often."""
         instances, seeds, marks, n_arms = self.counts.shape
         scenario = "" if self.scenario is None else f"{self.scenario!r}, "
         return (
@@ -383,7 +382,6 @@ class Trajectories(dict[str, Trajectory]):
         return make_html(repr(self), header=[what, *(f"T = {T:,}" for T in marks)], rows=rows)
 
     def __repr__(self) -> str:
-        """Say who played, how long, and how often."""
         size = ""
         for run in self.values():
             instances, seeds = run.counts.shape[:2]

@@ -261,7 +261,6 @@ class Instance(Frozen):
         return _instance, (*numbers, self._half_life)
 
     def __eq__(self, other: object) -> bool:
-        """Compare interaction, losses, names, memory and half-life."""
         if not isinstance(other, Instance):
             return NotImplemented
         return (
@@ -273,7 +272,6 @@ class Instance(Frozen):
         )
 
     def __hash__(self) -> int:
-        """Hash by the numbers, like equality."""
         fading = self._memory, self._half_life
         return hash((self._interaction, self._initial_loss.tobytes(), fading))
 
@@ -308,7 +306,6 @@ class Instance(Frozen):
         return make_html(repr(self), header=header, rows=rows, note=note)
 
     def __repr__(self) -> str:
-        """Say the size, the kind of interaction and whatever is unusual."""
         matrix = self._interaction
         rank = f" (rank {matrix.values.shape[1]})" if matrix.name == "low-rank" else ""
         parts = [

@@ -94,7 +94,6 @@ class Interaction(Frozen, ABC):
         return type(self), (self.values,)
 
     def __eq__(self, other: object) -> bool:
-        """Compare representation and numbers."""
         if not isinstance(other, Interaction):
             return NotImplemented
         return (
@@ -105,11 +104,9 @@ class Interaction(Frozen, ABC):
         )
 
     def __hash__(self) -> int:
-        """Hash by the numbers, like equality."""
         return hash((self.kind, self.values.shape, self.values.tobytes(), self.columns.tobytes()))
 
     def __repr__(self) -> str:
-        """Say the size."""
         rank = f", rank {self.values.shape[1]}" if self.kind == LOW_RANK else ""
         return f"{type(self).__name__}({self.n_arms} arms{rank}, max|A| = {self.max_abs:.4g})"
 
@@ -307,7 +304,6 @@ class SparseInteraction(Interaction):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle by making it again."""
         return _sparse_interaction, (self.matrix, self.vouched)
 
     @cached_property

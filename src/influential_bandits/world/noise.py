@@ -342,11 +342,9 @@ class RecordedNoise(Noise):
         return {"name": _name(type(self)), "values": np.asarray(self.values).tolist()}
 
     def __eq__(self, other: object) -> bool:
-        """Compare the recorded numbers."""
         return isinstance(other, RecordedNoise) and np.array_equal(self.values, other.values)
 
     def __hash__(self) -> int:
-        """Hash by the numbers, like equality."""
         return hash(np.asarray(self.values).tobytes())
 
 

@@ -440,13 +440,11 @@ class Population(Frozen):
         return Population.from_json, (self.to_json(),)
 
     def __eq__(self, other: object) -> bool:
-        """Compare all that it is made of."""
         if not isinstance(other, Population):
             return NotImplemented
         return self._typical == other._typical and self._key() == other._key()
 
     def __hash__(self) -> int:
-        """Hash by the numbers, like equality."""
         return hash((self._typical, self._key()))
 
     def _key(self) -> tuple[Any, ...]:
@@ -456,7 +454,6 @@ class Population(Frozen):
         return self.covariance.tobytes(), *(getattr(self, name) for name in laws), *times, *moves
 
     def __repr__(self) -> str:
-        """Say the size, how long users stay, and whatever is unusual."""
         parts = [f"{self.n_arms} arms", f"max|A| = {self._typical.interaction.max_abs:.4g}"]
         if self.unlike:
             parts.append("unlike users")

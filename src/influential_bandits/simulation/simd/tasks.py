@@ -139,7 +139,6 @@ class LaneTask:
     rounds_per_step: int  # of all these runs: 2²¹ take 4 to 60 ms
 
     def __post_init__(self) -> None:
-        """Count arms and lanes."""
         self.n_arms = self.instances[0].n_arms
         self.lanes = lanes_for(self.n_arms)
 
@@ -172,7 +171,6 @@ class LaneTask:
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Make room for the counts again."""
         self.__dict__.update(state)
         self.counts = np.zeros(state["counts"], np.int64)
 
