@@ -33,15 +33,7 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.membership import Membership
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.streams import POLICY, stream_keys
-from influential_bandits.policies.agent_kernels import (
-    init_state,
-    note_loss,
-    note_new_arm,
-    note_pull,
-    note_retired_arm,
-    note_time,
-    select_arm,
-)
+from influential_bandits.policies.agent_kernels import KERNELS
 from influential_bandits.policies.compiled import Buffers, Layout, StateArrays
 from influential_bandits.policies.contract import Policy, plain_parameters, require_policy
 from influential_bandits.policies.history import History
@@ -156,7 +148,7 @@ class Agent(NamedArms):
         self._knowledge = _digest(policy, instance, horizon)
         self._lay_out()
         self._arrays = self._layout.arrays()
-        self._call("init", init_state)
+        self._call("init")
 
     def _lay_out(self) -> None:
         """Find the compiled code and the places of the state for the policy and its arms."""
@@ -192,7 +184,7 @@ class Agent(NamedArms):
         agent = object.__new__(type(self))
         agent.__dict__.update(other)
         agent._choose_stream()
-        agent._call("init", init_state)
+        agent._call("init")
         return agent
 
     def __getstate__(self) -> dict[str, Any]:
@@ -260,7 +252,7 @@ class Agent(NamedArms):
 
     def _select(self, mask: npt.NDArray[np.bool_] | None, arrays: StateArrays) -> int:
         t = self.round + 1
-        arm = int(self._call("select", select_arm, t, mask, *self._keys, arrays=arrays))
+        arm = int(self._call("select", t, mask, *self._keys, arrays=arrays))
         if not 0 <= arm < self.n_arms or (mask is not None and not mask[arm]):
             name = type(self.policy).__name__
             raise InvalidPolicy(f"{name} chose arm {arm} in round {t}, which is not on offer")
@@ -318,7 +310,7 @@ class Agent(NamedArms):
         if self._history is not None:
             self._history.note_time(t, None if at is None else now)
         memo = np.zeros(self._layout.memo_size)
-        self._call("pulled", note_pull, t, chosen, memo)
+        self._call("pulled", t, chosen, memo)
         self.round = t
         ticket = Ticket(self.round, chosen, self._name(chosen), tuple(memo.tolist()))
         self.pending[ticket.round] = ticket
@@ -339,7 +331,7 @@ class Agent(NamedArms):
     def _let_pass(self, arrays: StateArrays, at: float | None) -> None:
         """Tell a policy with memory by the clock that the time until ``at`` passes."""
         if self.time is not None and at is not None and self._by_clock:
-            self._call("elapsed", note_time, count_hours(self.time, at), arrays=arrays)
+            self._call("elapsed", count_hours(self.time, at), arrays=arrays)
 
     def _arrays_at(self, at: float | None) -> StateArrays:
         """Return the state as of a time: the state itself, or a copy in which time has passed."""
@@ -357,7 +349,7 @@ class Agent(NamedArms):
         del self.pending[ticket.round]
         memo = np.zeros(max(self._layout.memo_size, len(ticket.memo)))
         memo[: len(ticket.memo)] = ticket.memo  # shorter, if arms came after the pull
-        self._call("observed", note_loss, ticket.round, ticket.arm, memo, loss)
+        self._call("observed", ticket.round, ticket.arm, memo, loss)
         if self._history is not None:
             self._history.add(ticket.round, ticket.arm, loss)
 
@@ -437,12 +429,12 @@ class Agent(NamedArms):
         self._name_arms(names)
         self._arrays = self._layout.arrays(*map(np.zeros_like, self._layout.fresh.values()))
         self._layout.carry_over(before, old, _as_one_run(self._arrays))
-        self._call("arm_added", note_new_arm, self.n_arms - 1)
+        self._call("arm_added", self.n_arms - 1)
         return self.n_arms - 1
 
     def retire_arm(self, arm: int | str) -> None:
         """Never choose an arm again; losses still to come are taken."""
-        self._call("arm_retired", note_retired_arm, self._retire(arm))
+        self._call("arm_retired", self._retire(arm))
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as strict JSON data: no NaN or Infinity, 64-bit integers as strings."""
@@ -610,12 +602,11 @@ class Agent(NamedArms):
         views = self._layout.views(self._arrays)
         return {name: v for name, v in views.items() if not self._layout.is_known(name)}
 
-    def _call(
-        self, hook: str, function: Any, *arguments: Any, arrays: StateArrays | None = None
-    ) -> Any:
+    def _call(self, hook: str, *arguments: Any, arrays: StateArrays | None = None) -> Any:
+        """Call a function of the policy on a state, by default the agent's own."""
         arrays = self._arrays if arrays is None else arrays
         try:
-            return function(self._layout.tag, self._layout.config, arrays, *arguments)
+            return KERNELS[hook](self._layout.tag, self._layout.config, arrays, *arguments)
         except InfluentialBanditsError:
             raise
         except Exception as error:

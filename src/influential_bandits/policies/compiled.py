@@ -7,6 +7,7 @@ Loops take a *tag*, an empty value whose type names a policy's code by its finge
 from __future__ import annotations
 
 import hashlib
+import inspect
 import keyword
 import math
 from collections import namedtuple
@@ -28,7 +29,7 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import borrowed_part, borrowed_table
 from influential_bandits.numerics.fingerprints import fingerprint
 from influential_bandits.numerics.recompiling import compile_anew
-from influential_bandits.numerics.tags import BETWEEN, INLINED, CodeTag, TagType
+from influential_bandits.numerics.tags import BETWEEN, INLINED, CodeTag
 from influential_bandits.policies.contract import (
     FUNCTIONS,
     Policy,
@@ -103,7 +104,7 @@ class Tag(CodeTag):
 
 
 def _make(source: str, name: str, scope: dict[str, Any]) -> Callable[..., Any]:
-    exec(source, scope)
+    exec(source, scope := dict(scope))
     return scope[name]
 
 
@@ -351,95 +352,36 @@ def _tag(
     return Tag.known[digest]
 
 
-def _of(tag: TagType) -> Tag:
-    return Tag.known[tag.digest]
-
-
 def unpack(tag: Tag, config: Any, arrays: StateArrays) -> Any:
     """Return c and s, in compiled code or by the interpreter."""
     return tag.unpack(tag, config, arrays)
 
 
-def init(tag: Tag, c: Any, s: Any) -> None:
-    """Call the policy's ``init``, in compiled code or by the interpreter."""
-    tag.functions["init"](c, s)
+def _hook(name: str) -> Any:
+    """Return what calls a function of the contract on a tag, compiled or by the interpreter."""
+    parameters = ", ".join(inspect.signature(getattr(Policy, name)).parameters)
+    scope = {"as_arm": as_arm, "read_only": read_only}
 
+    def write(function: str, shield: str) -> str:
+        call = f"{function}({parameters})"
+        if name == "select":
+            call = f"as_arm({function}(c, {shield}(s), t, read_only(eligible), rng))"
+        return f"def {name}(tag, {parameters}):\n    return {call}\n"
 
-def select(tag: Tag, c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-    """Call the policy's ``select``, in compiled code or by the interpreter."""
-    function = tag.functions["select"]
-    return as_arm(function(c, tag.shield(s), t, read_only(eligible), rng))
+    hook = _make(write(f"tag.functions[{name!r}]", "tag.shield"), name, scope)
 
+    @overload(hook, jit_options=BETWEEN, strict=False)
+    def compile_call(tag, *arguments):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN002, ANN202
+        code = Tag.known[tag.digest]
+        own = {"function": code.functions[name], "shield": code.shield}
+        return _make(write("function", "shield"), name, scope | own)
 
-def pulled(tag: Tag, c: Any, s: Any, t: int, arm: int, memo: Floats) -> None:
-    """Call the policy's ``pulled``, in compiled code or by the interpreter."""
-    tag.functions["pulled"](c, s, t, arm, memo)
-
-
-def observed(tag: Tag, c: Any, s: Any, t: int, arm: int, memo: Floats, loss: float) -> None:
-    """Call the policy's ``observed``, in compiled code or by the interpreter."""
-    tag.functions["observed"](c, s, t, arm, memo, loss)
-
-
-def elapsed(tag: Tag, c: Any, s: Any, hours: float) -> None:
-    """Call the policy's ``elapsed``, in compiled code or by the interpreter."""
-    tag.functions["elapsed"](c, s, hours)
-
-
-def arm_added(tag: Tag, c: Any, s: Any, arm: int) -> None:
-    """Call the policy's ``arm_added``, in compiled code or by the interpreter."""
-    tag.functions["arm_added"](c, s, arm)
-
-
-def arm_retired(tag: Tag, c: Any, s: Any, arm: int) -> None:
-    """Call the policy's ``arm_retired``, in compiled code or by the interpreter."""
-    tag.functions["arm_retired"](c, s, arm)
+    return hook
 
 
 @overload(unpack, jit_options=BETWEEN)
 def _unpack(tag, config, arrays):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    return _of(tag).unpack
+    return Tag.known[tag.digest].unpack
 
 
-@overload(init, jit_options=BETWEEN)
-def _init(tag, c, s):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    function = _of(tag).functions["init"]
-    return lambda tag, c, s: function(c, s)
-
-
-@overload(select, jit_options=BETWEEN)
-def _select(tag, c, s, t, eligible, rng):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    function, shield = _of(tag).functions["select"], _of(tag).shield
-    return lambda tag, c, s, t, eligible, rng: as_arm(
-        function(c, shield(s), t, read_only(eligible), rng)
-    )
-
-
-@overload(pulled, jit_options=BETWEEN)
-def _pulled(tag, c, s, t, arm, memo):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    function = _of(tag).functions["pulled"]
-    return lambda tag, c, s, t, arm, memo: function(c, s, t, arm, memo)
-
-
-@overload(observed, jit_options=BETWEEN)
-def _observed(tag, c, s, t, arm, memo, loss):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    function = _of(tag).functions["observed"]
-    return lambda tag, c, s, t, arm, memo, loss: function(c, s, t, arm, memo, loss)
-
-
-@overload(elapsed, jit_options=BETWEEN)
-def _elapsed(tag, c, s, hours):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    function = _of(tag).functions["elapsed"]
-    return lambda tag, c, s, hours: function(c, s, hours)
-
-
-@overload(arm_added, jit_options=BETWEEN)
-def _arm_added(tag, c, s, arm):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    function = _of(tag).functions["arm_added"]
-    return lambda tag, c, s, arm: function(c, s, arm)
-
-
-@overload(arm_retired, jit_options=BETWEEN)
-def _arm_retired(tag, c, s, arm):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    function = _of(tag).functions["arm_retired"]
-    return lambda tag, c, s, arm: function(c, s, arm)
+init, select, pulled, observed, elapsed, arm_added, arm_retired = map(_hook, FUNCTIONS)
