@@ -204,9 +204,11 @@ def test_a_borrowed_view_shows_and_changes_the_array_itself(step):
     assert (length, stride) == (array.size, array.strides[0])
 
 
-def test_only_arrays_can_be_borrowed():
-    with pytest.raises(numba.TypingError):
-        numba.njit(function("def f(x): return borrowed(x)", borrowed=borrowed))(1.0)
+def test_arrays_in_tuples_are_borrowed_and_other_values_stay():
+    code = "def f(values):\n    x, (y, n), none = borrowed(values)\n    y[0] = n\n    return x.sum()"
+    x, y = np.arange(3.0), np.zeros(2)
+    assert numba.njit(function(code, borrowed=borrowed))((x, (y, 5), None)) == 3.0
+    assert y.tolist() == [5.0, 0.0]
 
 
 # Each run prints a number that came through a compiled function of another file, and how many

@@ -14,7 +14,7 @@ import influential_bandits as ib
 from influential_bandits.numerics.portable import log
 from influential_bandits.numerics.streams import SCENARIO, stream_at, stream_keys, uniform
 from influential_bandits.simulation.engine import simulate_policy
-from influential_bandits.simulation.scenario_kernels import advance_scenario
+from influential_bandits.simulation.kernels import advance_runs
 
 NOISE = ib.GaussianNoise(1.0)
 HORIZON = 60
@@ -446,7 +446,7 @@ def test_other_scenarios_compile_nothing_new():
         ib.simulate(instance, ib.Uniform(), 30, scenario=scenario, **settings)
 
     play(ib.Scenario())
-    before = len(advance_scenario.signatures)
+    before = len(advance_runs.signatures)
     play(EVERYTHING, noise=NOISE, seeds=range(3), record="choices")
     play(ib.Scenario(delay=3, batch=2), arms=1)
-    assert len(advance_scenario.signatures) == before
+    assert len(advance_runs.signatures) == before

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from strategies import KINDS, instances, interaction, memories, pulls
 
 import influential_bandits as ib
+from influential_bandits.numerics.compiling import borrowed
 from influential_bandits.world.dynamics import (
     add_row,
     advance,
-    borrowed_world,
     deviation,
     ordered_dot,
     start_progress,
@@ -130,7 +130,7 @@ def deviations_after(world, progress, arms, out):
 @numba.njit
 def deviations_after_borrowed(world, progress, arms, out):
     """The same through arrays without an owner, as the engine does it."""
-    lent = borrowed_world(world)
+    lent = borrowed(world)
     for t in range(arms.size):
         advance(lent, progress, arms[t], t + 1)
     for arm in range(out.size):

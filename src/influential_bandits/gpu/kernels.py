@@ -374,7 +374,7 @@ def _play(game: Game) -> list[str]:
     call = [
         "total, rest = play_rounds(",
         "    TAG, c, s, world, progress, noise, memo, noise_keys, policy_keys, row + seed,",
-        "    (total, rest), output, FIRST, LAST, fault[run],",
+        "    (total, rest), output, FIRST, LAST, fault[run], run, None, None,",
         ")",
     ]
     if not game.table:

@@ -78,30 +78,40 @@ def _interpreted(function: Function) -> Function:
     return cast("Function", run)
 
 
-def _borrow(typing_context, array):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    """Return a view without an owner: passing it around costs no atomic reference counting.
+def _borrow(typing_context, value):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+    """Return views without an owner: passing them around costs no atomic reference counting.
 
-    Only while the caller holds the array itself. Counting the references of a dozen state arrays at
-    every call would take twenty times as long as the calls themselves.
+    Of an array, or of all arrays in tuples; only while the caller holds the arrays themselves.
+    Counting the references of a dozen state arrays at every call would take twenty times as long as
+    the calls themselves.
     """
-    if not isinstance(array, numba_types.Array):
-        return None
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-        source = make_array(signature.args[0])(context, builder, arguments[0])
-        view = make_array(signature.return_type)(context, builder)
-        populate_array(
-            view,
-            data=source.data,
-            shape=cgutils.unpack_tuple(builder, source.shape),
-            strides=cgutils.unpack_tuple(builder, source.strides),
-            itemsize=source.itemsize,
-            meminfo=None,
-            parent=None,
-        )
-        return view._getvalue()
+        return _without_owner(context, builder, signature.args[0], arguments[0])
 
-    return array(array), generate
+    return value(value), generate
+
+
+def _without_owner(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    if isinstance(kind, numba_types.BaseTuple):
+        parts = [
+            _without_owner(context, builder, part, builder.extract_value(value, n))
+            for n, part in enumerate(kind.types)
+        ]
+        return context.make_tuple(builder, kind, parts)
+    if not isinstance(kind, numba_types.Array):
+        return value
+    source, view = make_array(kind)(context, builder, value), make_array(kind)(context, builder)
+    populate_array(
+        view,
+        data=source.data,
+        shape=cgutils.unpack_tuple(builder, source.shape),
+        strides=cgutils.unpack_tuple(builder, source.strides),
+        itemsize=source.itemsize,
+        meminfo=None,
+        parent=None,
+    )
+    return view._getvalue()
 
 
 def _borrow_part(typing_context, array, start, size):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202

@@ -104,7 +104,7 @@ class Tag(CodeTag):
 
 
 def _make(source: str, name: str, scope: dict[str, Any]) -> Callable[..., Any]:
-    exec(source, scope := dict(scope))
+    exec(source, scope := {"__name__": __name__, **scope})
     return scope[name]
 
 

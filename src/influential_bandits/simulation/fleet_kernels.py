@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from influential_bandits.checks import HOUR
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.compiling import borrowed, kernel
 from influential_bandits.numerics.portable import halve
 from influential_bandits.policies.fleet.decisions import decide, note_pull, note_time
 from influential_bandits.policies.fleet.room import Room
@@ -23,7 +23,7 @@ from influential_bandits.world.dynamics import (
     elapse,
     expected_loss,
 )
-from influential_bandits.world.noise import Source, borrowed_source, observed_loss
+from influential_bandits.world.noise import Source, observed_loss
 from influential_bandits.world.population import Users
 
 
@@ -62,7 +62,7 @@ def play_fleet(
 
     ``clocks`` (users,) are the times of users' latest rounds, where rounds have times.
     """
-    noise = borrowed_source(source)
+    noise = borrowed(source)
     nothing, no_low = np.empty(0, np.int64), np.empty(0)
     memo = np.empty(rules.memories.size * rules.n_arms)
     all_arms = np.ones(rules.n_arms, np.bool_)

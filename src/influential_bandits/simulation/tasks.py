@@ -198,29 +198,19 @@ class Chain:
         self.layout = Layout(self.policy, n_arms, *known, checked=check)
 
     def _player(self) -> Callable[[int, int, Ints], None]:
-        """Return what plays from one round to another: the plain loop, or that of a scenario."""
+        """Return what plays from one round to another."""
         layout, world, runs = self.layout, self.instance.world, self._fresh_runs()
         self._runs = runs  # what to look at if a round fails
-        noise, output, row = self.noise.source(), self.output, self.row
         if self.scenario is not None:
-            return ScenarioPlayer(
-                self.scenario,
-                self.policy,
-                layout,
-                world,
-                noise,
-                runs,
-                output,
-                row,
-                self.seeds,
-                self.number,
-                self.horizon,
-                self.instance.half_life,
-            ).play
+            return ScenarioPlayer(self, self.scenario, runs).play
+        noise, output, row = self.noise.source(), self.output, self.row
         tag, config, shared = layout.tag, layout.config, layout.arrays()
 
         def play(first: int, last: int, fault: Ints) -> None:
-            advance_runs(tag, config, shared, world, noise, runs, output, row, first, last, fault)
+            rounds = first, last
+            advance_runs(
+                tag, config, shared, world, noise, runs, output, row, *rounds, fault, None, None
+            )
 
         return play
 

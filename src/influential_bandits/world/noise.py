@@ -17,7 +17,7 @@ from numba.extending import overload
 from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real, require_losses
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.numerics.compiling import borrowed, inlined
+from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.fingerprints import fingerprint
 from influential_bandits.numerics.recompiling import compile_anew
 from influential_bandits.numerics.streams import centred, normal, stream_at
@@ -115,11 +115,6 @@ def observed_loss(
     return source.tag.observed_loss(source, expected, first_key, second_key, row, t, arm)
 
 
-def borrowed_source(source: Source) -> Source:
-    """Return the source, in compiled code with views that are not counted."""
-    return source
-
-
 def _plain_loss(source, expected, first_key, second_key, row, t, arm):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     return plain_loss(source, expected, first_key, second_key, row, t, arm)
 
@@ -129,13 +124,6 @@ def _observed_loss(source, expected, first_key, second_key, row, t, arm):  # typ
     if source.instance_class is NoiseSource:
         return _plain_loss
     return NoiseTag.known[source.types[0].digest].observed_loss
-
-
-@overload(borrowed_source, jit_options=BETWEEN)
-def _borrowed_source(source):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    if source.instance_class is NoiseSource:
-        return lambda source: NoiseSource(source.kind, source.scale, borrowed(source.values))
-    return lambda source: source
 
 
 @dataclass(frozen=True)
