@@ -205,7 +205,9 @@ def test_a_borrowed_view_shows_and_changes_the_array_itself(step):
 
 
 def test_arrays_in_tuples_are_borrowed_and_other_values_stay():
-    code = "def f(values):\n    x, (y, n), none = borrowed(values)\n    y[0] = n\n    return x.sum()"
+    code = (
+        "def f(values):\n    x, (y, n), none = borrowed(values)\n    y[0] = n\n    return x.sum()"
+    )
     x, y = np.arange(3.0), np.zeros(2)
     assert numba.njit(function(code, borrowed=borrowed))((x, (y, 5), None)) == 3.0
     assert y.tolist() == [5.0, 0.0]

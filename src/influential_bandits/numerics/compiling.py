@@ -22,6 +22,7 @@ from influential_bandits.numerics.recompiling import (
     merge_literals,
 )
 
+types: Any = numba_types  # made of registries, which type checkers cannot see into
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -93,13 +94,13 @@ def _borrow(typing_context, value):  # type: ignore[no-untyped-def] # noqa: ANN0
 
 
 def _without_owner(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    if isinstance(kind, numba_types.BaseTuple):
+    if isinstance(kind, types.BaseTuple):
         parts = [
             _without_owner(context, builder, part, builder.extract_value(value, n))
             for n, part in enumerate(kind.types)
         ]
         return context.make_tuple(builder, kind, parts)
-    if not isinstance(kind, numba_types.Array):
+    if not isinstance(kind, types.Array):
         return value
     source, view = make_array(kind)(context, builder, value), make_array(kind)(context, builder)
     populate_array(
@@ -119,12 +120,12 @@ def _borrow_part(typing_context, array, start, size):  # type: ignore[no-untyped
 
     A slice would be compiled with all that it allows: steps, negative places, ends beyond the end.
     """
-    return numba_types.Array(array.dtype, 1, "C")(array, start, size), _make_view
+    return types.Array(array.dtype, 1, "C")(array, start, size), _make_view
 
 
 def _borrow_table(typing_context, array, start, rows, columns):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     """Return rows·columns numbers of an array of one axis as a table, like :func:`_borrow`."""
-    return numba_types.Array(array.dtype, 2, "C")(array, start, rows, columns), _make_view
+    return types.Array(array.dtype, 2, "C")(array, start, rows, columns), _make_view
 
 
 def _make_view(context, builder, signature, arguments):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202

@@ -37,6 +37,7 @@ class Windows(Counts):
 
     @staticmethod
     def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
+        """Take the loss into the windows."""
         count(s, arm)
         add_to_blocks(s.older, s.newer, arm, s.seen[arm], loss)
 

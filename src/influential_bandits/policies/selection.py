@@ -24,14 +24,17 @@ class Counts:
 
     @staticmethod
     def init(c: Any, s: Any) -> None:
+        """Note that no arm has been observed."""
         s.unseen[0] = c.n_arms
 
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
+        """Count the pull."""
         count_one(s.pulls, arm)
 
     @staticmethod
     def arm_added(c: Any, s: Any, arm: int) -> None:
+        """Note one more arm to observe."""
         s.unseen[0] += 1
 
 
@@ -44,6 +47,7 @@ class Averages(Counts):
 
     @staticmethod
     def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
+        """Update the mean."""
         average(s, arm, loss)
 
 

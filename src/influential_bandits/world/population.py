@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,18 +14,16 @@ from influential_bandits.checks import (
     HOUR,
     LARGEST_HORIZON,
     LARGEST_LOSS,
-    Frozen,
     abbreviate,
     is_real,
     whole_number,
 )
 from influential_bandits.errors import InvalidInput, InvalidInstance
-from influential_bandits.files import read_json, write_json
 from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.world.factorisation import pivoted_ldl
 from influential_bandits.world.instance import Instance
-from influential_bandits.world.interaction import DenseInteraction, check_numbers, freeze
+from influential_bandits.world.interaction import DenseInteraction, check_numbers
 from influential_bandits.world.population_draws import (
     draw_around,
     draw_delays,
@@ -36,6 +33,7 @@ from influential_bandits.world.population_draws import (
     draw_unlike,
     order_visits,
 )
+from influential_bandits.world.values import StoredValue, freeze
 
 FORMAT = "influential-bandits/population/1"
 ENTRIES = (  # of a file, and what a population is made of
@@ -103,7 +101,7 @@ class Users(NamedTuple):
         )
 
 
-class Population(Frozen):
+class Population(StoredValue):
     """Users who react alike to what they are shown, and differ in what they like.
 
     Each user is an :class:`Instance` of its own: pulling arm i for a user adds row i of the
@@ -393,7 +391,6 @@ class Population(Frozen):
         return matrices
 
     def to_json(self) -> dict[str, Any]:
-        """Return the population as JSON data; floats are written exactly."""
         further = (*OF_TIMES * (self.rounds_per_hour is not None), *OF_LEVELS * (self.drift > 0.0))
         values = {name: getattr(self, name) for name in (*ENTRIES, *further)}
         for name in ("interaction", "initial_loss", "covariance"):
@@ -403,7 +400,6 @@ class Population(Frozen):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Population:
-        """Return the population that :meth:`to_json` described; an indefinite one stays so."""
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise InvalidInstance(f'this is no population file: expected "format": "{FORMAT}"')
         entries = {name: value for name, value in data.items() if name != "format"}
@@ -422,36 +418,15 @@ class Population(Frozen):
                 raise InvalidInstance(f"the {name} of the population file is not symmetric")
         return made
 
-    def save(self, path: str | Path) -> None:
-        """Write the population to a JSON file."""
-        write_json(path, self.to_json())
-
-    @classmethod
-    def load(cls, path: str | Path) -> Population:
-        """Read a population from a JSON file written by :meth:`save`."""
-        data = read_json(path, InvalidInstance)
-        try:
-            return cls.from_json(data)
-        except InvalidInput as error:
-            raise InvalidInstance(f"{path}: {error}") from None
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle by making it again, so that a copy cannot be changed either."""
         return Population.from_json, (self.to_json(),)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Population):
-            return NotImplemented
-        return self._typical == other._typical and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash((self._typical, self._key()))
-
-    def _key(self) -> tuple[Any, ...]:
+    def _parts(self) -> tuple[Any, ...]:
         laws = ENTRIES[ENTRIES.index("interaction_spread") : ENTRIES.index("memory")]
         moves = (self.drift, self.drift_memory) if self.drift > 0.0 else ()
         times = self.rounds_per_hour, self.open_hours
-        return self.covariance.tobytes(), *(getattr(self, name) for name in laws), *times, *moves
+        return self._typical, self.covariance, *map(self.__getattribute__, laws), *times, *moves
 
     def __repr__(self) -> str:
         parts = [f"{self.n_arms} arms", f"max|A| = {self._typical.interaction.max_abs:.4g}"]
