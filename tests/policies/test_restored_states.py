@@ -45,16 +45,6 @@ def test_a_changed_entry_is_refused(change, mention):
         ib.Agent.from_json(saved(ib.LCB()) | change, ib.LCB())
 
 
-@pytest.mark.parametrize(
-    "text", ["[" * 100_000, '{"round": ' + "9" * 5000 + "}", "NaN", '"\\ud800"']
-)
-def test_a_file_that_is_no_sane_json_is_refused(tmp_path, text):
-    path = tmp_path / "agent.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(InvalidInput):
-        ib.Agent.load(path, ib.LCB())
-
-
 @dataclass(frozen=True)
 class Trusting(ib.Policy):
     """Uses a number of its state as an index, and says nothing about what it may be."""
