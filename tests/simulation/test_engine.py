@@ -317,12 +317,13 @@ from influential_bandits.simulation.kernels import advance_runs
 policy = ib.InfluentialLCB()
 ib.simulate(ib.random_instance(n_arms=3, seed=0), policy, 50, ib.GaussianNoise(1.0))
 low_rank = ib.random_instance(5, seed=1, rank=2)  # making one may compile, playing it must not
+many = ib.random_instance(50, seed=1)
 others = {
     "other seeds": lambda: ib.simulate(
         ib.random_instance(3, seed=0), policy, 50, ib.GaussianNoise(1.0), seeds=range(7)
     ),
     "another K": lambda: ib.simulate(ib.random_instance(5, seed=1), policy, 70),
-    "a tree": lambda: ib.simulate(ib.random_instance(50, seed=1), policy, 70),
+    "a tree": lambda: ib.simulate(many, policy, 70),
     "one arm": lambda: ib.simulate(ib.random_instance(1, seed=1), policy, 70),
     "low rank": lambda: ib.simulate(low_rank, policy, 70),
     "sparse": lambda: ib.simulate(

@@ -243,10 +243,10 @@ def test_a_subclass_of_a_noise_of_the_package_may_say_what_is_observed():
 def test_a_noise_of_the_users_is_saved_by_its_full_name(refused):
     noise = Laplace(np.float64(0.5))
     data = json.loads(json.dumps(noise.to_json(), allow_nan=False))
-    assert data["name"].endswith("test_noise.Laplace")
+    assert data["name"].endswith("test_noise:Laplace")
     assert noise_from_json(data) == noise
-    with refused(InvalidInput, "elsewhere.Pink", "import the module"):
-        noise_from_json({"name": "elsewhere.Pink"})
+    with refused(InvalidInput, "elsewhere:Pink", "import the module"):
+        noise_from_json({"name": "elsewhere:Pink"})
 
 
 def test_what_is_wrong_with_a_noise_of_the_users_is_said(refused):

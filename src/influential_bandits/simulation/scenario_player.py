@@ -30,7 +30,7 @@ from influential_bandits.simulation.scenario_kernels import (
 )
 
 if TYPE_CHECKING:
-    from influential_bandits.simulation.tasks import Chain
+    from influential_bandits.simulation.tasks import Chain, Simulation
 
 MOST_UNDER_WAY = 1 << 26  # losses of a run; about 3 GB
 SMALLEST_UNIFORM = 2.0**-53  # of the random streams: a geometric delay is bounded by its logarithm
@@ -43,20 +43,22 @@ class ScenarioPlayer:
     """
 
     def __init__(self, chain: Chain, scenario: Scenario, runs: Runs) -> None:
-        self.chain, self.layout, self.runs = chain, chain.layout, runs
-        self.noise = chain.noise.source()
-        self.rules = compile_rules(scenario, chain.horizon)
-        self.events = [event for event in scenario.events if event.round <= chain.horizon]
+        simulation, self.chain, self.layout, self.runs = chain.simulation, chain, chain.layout, runs
+        self.policy, self.noise = simulation.policy, simulation.noise.source()
+        self.world = simulation.instances[0].world
+        self.rules = compile_rules(scenario, simulation.horizon)
+        self.events = [event for event in scenario.events if event.round <= simulation.horizon]
         self.in_use = np.ones(self.layout.config[0], np.bool_)
-        self.clock = make_clock(scenario, chain) if scenario.has_times else None
-        self.flight = self._empty_flight(key_table(chain.seeds, np.uint64(chain.number), SCENARIO))
+        self.clock = make_clock(scenario, simulation) if scenario.has_times else None
+        self.flight = self._empty_flight(
+            key_table(simulation.seeds, np.uint64(simulation.numbers[0]), SCENARIO)
+        )
 
     def _empty_flight(self, keys: npt.NDArray[np.uint64]) -> Flight:
         shape = (len(keys), count_places(self.rules))
         arrivals = sum(not event.retires for event in self.events)
         memo = max(
-            self.chain.policy.memo_size(self.layout.config[0] + more)
-            for more in range(arrivals + 1)
+            self.policy.memo_size(self.layout.config[0] + more) for more in range(arrivals + 1)
         )
         return Flight(
             first=np.full(shape, NOBODY, np.int64),
@@ -89,7 +91,7 @@ class ScenarioPlayer:
                 self.layout.tag,
                 self.layout.config,
                 self.layout.arrays(),
-                self.chain.instance.world,
+                self.world,
                 self.noise,
                 self.runs,
                 self.chain.output,
@@ -107,16 +109,16 @@ class ScenarioPlayer:
             self.in_use[arm] = False
         else:
             before = self.layout
-            self.layout = Layout(self.chain.policy, arm + 1, checked=before.checked)
+            self.layout = Layout(self.policy, arm + 1, checked=before.checked)
             self.runs = _lay_out_anew(self.runs, before, self.layout)
             self.in_use = np.append(self.in_use, True)
         tag, config, shared = self.layout.tag, self.layout.config, self.layout.arrays()
         change_arm(tag, config, shared, self.runs, arm, retires)
 
 
-def make_clock(scenario: Scenario, chain: Chain) -> Clock:
+def make_clock(scenario: Scenario, simulation: Simulation) -> Clock:
     """Return the times of a scenario as compiled code sees them."""
-    half_life = chain.instance.half_life
+    half_life = simulation.instances[0].half_life
     return Clock(
         times=np.array(scenario.times if scenario.times is not None else (), np.float64),
         session=scenario.session or 1,
@@ -124,7 +126,7 @@ def make_clock(scenario: Scenario, chain: Chain) -> Clock:
         gap=float(scenario.gap),
         pause=float(scenario.pause),
         half_life=math.inf if half_life is None else half_life,
-        keys=key_table(chain.seeds, np.uint64(chain.number), SESSIONS),
+        keys=key_table(simulation.seeds, np.uint64(simulation.numbers[0]), SESSIONS),
     )
 
 

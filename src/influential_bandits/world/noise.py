@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections import namedtuple
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from influential_bandits.numerics.fingerprints import fingerprint
 from influential_bandits.numerics.recompiling import compile_anew
 from influential_bandits.numerics.streams import centred, normal, stream_at
 from influential_bandits.numerics.tags import BETWEEN, INLINED, CodeTag
+from influential_bandits.references import find_class, name_class, subclasses
 
 NONE, GAUSSIAN, UNIFORM, RECORDED = 0, 1, 2, 3
 NO_VALUES: Floats = np.empty((1, 0))
@@ -228,7 +229,7 @@ class Noise:
 
     def to_json(self) -> dict[str, Any]:
         """Return the noise as JSON data."""
-        return {"name": _name(type(self))} | {key: _plain(x) for key, x in vars(self).items()}
+        return {"name": name_class(type(self))} | {key: _plain(x) for key, x in vars(self).items()}
 
 
 @dataclass(frozen=True)
@@ -327,7 +328,7 @@ class RecordedNoise(Noise):
             raise InvalidInput(f"recorded noise has {rows:,} rows, but there are {seeds:,} seeds")
 
     def to_json(self) -> dict[str, Any]:
-        return {"name": _name(type(self)), "values": np.asarray(self.values).tolist()}
+        return {"name": name_class(type(self)), "values": np.asarray(self.values).tolist()}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RecordedNoise) and np.array_equal(self.values, other.values)
@@ -369,29 +370,12 @@ def _require_own(noise: Noise) -> None:
 
 
 def noise_from_json(data: dict[str, Any]) -> Noise:
-    """Return the noise that :meth:`Noise.to_json` described; one's own must be imported."""
-    name = data["name"]
-    known = {_name(code): code for code in _subclasses(Noise)}
-    if name not in known:
-        if "." in str(name):
-            raise InvalidInput(
-                f"the run met the noise {name}; import the module that defines it first"
-            )
-        raise InvalidInput(f"unknown noise {name!r}; known: {', '.join(known)}")
-    return known[name](**{key: value for key, value in data.items() if key != "name"})
-
-
-def _subclasses(code: type[Noise]) -> Iterator[type[Noise]]:
-    for each in code.__subclasses__():
-        yield each
-        yield from _subclasses(each)
-
-
-def _name(code: type[Noise]) -> str:
-    """Return the name of a noise in files: in full for those of the user."""
-    return (
-        code.__name__ if code.__module__ == __name__ else f"{code.__module__}.{code.__qualname__}"
+    """Return the noise that :meth:`Noise.to_json` described; a module of the user's is imported."""
+    hint = "import the module that defines it first"
+    noise: Noise = find_class(data["name"], Noise, subclasses(Noise), hint)(
+        **{key: value for key, value in data.items() if key != "name"}
     )
+    return noise
 
 
 def _plain(value: Any) -> Any:

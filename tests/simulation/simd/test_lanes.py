@@ -12,12 +12,11 @@ import scipy.sparse
 import influential_bandits as ib
 from influential_bandits.numerics.portable import normal_quantile
 from influential_bandits.numerics.streams import NOISE, key_table
-from influential_bandits.policies.compiled import Layout
 from influential_bandits.simulation import engine
 from influential_bandits.simulation.kernels import Output
 from influential_bandits.simulation.simd import kernels, layout
 from influential_bandits.simulation.simd import tasks as lanes
-from influential_bandits.simulation.tasks import Chain
+from influential_bandits.simulation.tasks import Chain, Simulation
 from influential_bandits.world.noise import noise_at
 
 ARMS = (1, 2, 3, 7, lanes.MOST_ARMS)
@@ -182,10 +181,22 @@ def test_late_rounds_are_played_alike(policy, late):
     )._player()
     nothing = np.zeros((16, 0))
     output = Output(marks, theirs, nothing, nothing.astype(np.int32), nothing)
-    layout = Layout(policy, 3)
-    in_general = Chain(
-        policy, instances[0], layout, noise, seeds, 0, 0, output, horizon, None, 1
-    )._player()
+    several, one_number = Output(marks, *(array[None] for array in output[1:])), [0]
+    simulation = Simulation(
+        policy,
+        tuple(instances),
+        noise,
+        seeds,
+        one_number,
+        several,
+        horizon,
+        None,
+        3,
+        False,
+        1,
+        None,
+    )
+    in_general = Chain(simulation, simulation.lay_out(instances[0]), 0)._player()
     fault = np.zeros(3, np.int64)
     for first, last in ((1, 100), (late, late + 200)):
         in_lanes(first, last)

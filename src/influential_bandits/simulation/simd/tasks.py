@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numba
 import numpy as np
@@ -28,60 +28,43 @@ from influential_bandits.world.dynamics import DENSE
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import RECORDED, Noise, NoiseSource
 
+if TYPE_CHECKING:
+    from influential_bandits.simulation.tasks import Simulation
+
 MOST_ARMS = 12  # picking takes K² loads; at 12 lanes are still 3 to 4 times as fast
 LEAST_ROUNDS = 1 << 22  # of all runs; fewer take no longer than compiling for one more K
 GROUP_COST = 5  # runs that the general loop plays in the time of a group (measured: 1.6 to 4.6)
 BYTES_PER_TASK = 1 << 24
 
 
-def lane_tasks(
-    policy: Policy,
-    instances: Sequence[Instance],
-    noise: Noise,
-    seeds: Words,
-    numbers: Sequence[int],
-    counts: Ints,
-    checkpoints: Ints,
-    horizon: int,
-    threads: int,
-    rounds_per_step: int,
-    wherever_possible: bool,
-) -> list[Task] | None:
+def lane_tasks(simulation: Simulation, threads: int) -> list[Task] | None:
     """Return tasks that play every instance with every seed in lanes; None where that is no gain.
 
-    Parameters
-    ----------
-    counts : array (instances, seeds, checkpoints, arms)
-        Where the results go.
-    numbers : sequence of int
-        The instances' numbers, for their random streams.
-    rounds_per_step : int
-        Of all runs in a task.
-    wherever_possible : bool
-        Also where it is no gain.
+    ``simulation.lanes`` may ask for them also where they are no gain.
     """
-    if not _can_be_laned(policy, instances, noise):
+    if not _can_be_laned(simulation.policy, simulation.instances, simulation.noise):
         return None
-    n_arms, runs = instances[0].n_arms, len(instances) * len(seeds)
+    n_arms, runs = simulation.instances[0].n_arms, simulation.runs
     lanes = lanes_for(n_arms)
-    if not (wherever_possible or _pays(horizon, runs, lanes, threads)):
+    if not (simulation.lanes is True or _pays(simulation.horizon, runs, lanes, threads)):
         return None
-    most = min(rounds_per_step // horizon, BYTES_PER_TASK // (8 * slots_for(n_arms)))
+    most = min(
+        simulation.rounds_per_step // simulation.horizon, BYTES_PER_TASK // (8 * slots_for(n_arms))
+    )
     size = max(1, most // lanes) * lanes
-    of_run = counts.reshape(runs, len(checkpoints), n_arms)
-    own_numbers = np.array(numbers, np.uint64)
+    counts = simulation.output.counts.reshape(runs, len(simulation.output.checkpoints), n_arms)
     return [
         LaneTask(
-            policy,
-            instances,
-            noise,
-            seeds,
-            own_numbers,
+            simulation.policy,
+            simulation.instances,
+            simulation.noise,
+            simulation.seeds,
+            np.array(simulation.numbers, np.uint64),
             range(start, min(start + size, runs)),
-            of_run[start : start + size],
-            checkpoints,
-            horizon,
-            rounds_per_step,
+            counts[start : start + size],
+            simulation.output.checkpoints,
+            simulation.horizon,
+            simulation.rounds_per_step,
         )
         for start in range(0, runs, size)
     ]
