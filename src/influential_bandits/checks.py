@@ -123,6 +123,28 @@ def real_array(what: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
         raise InvalidInput(f"{what} must be numbers, got {abbreviate(values)}") from None
 
 
+def real_number(
+    what: str,
+    value: object,
+    low: float,
+    high: float,
+    *,
+    above: bool = False,
+    below: bool = False,
+    error: type[InvalidInput] = InvalidInput,
+) -> float:
+    """Return a number in [low, high] as a float, or say why it is none.
+
+    With ``above`` it must be larger than ``low``, with ``below`` smaller than ``high``.
+    """
+    if is_real(value):
+        number = float(value)  # type: ignore[arg-type]
+        if low <= number <= high and not ((above and number == low) or (below and number == high)):
+            return number
+    ends = f"{'(' if above else '['}{low:g}, {high:g}{')' if below else ']'}"
+    raise error(f"{what} must be a number in {ends}, got {abbreviate(value)}")
+
+
 def make_printable(text: str) -> str:
     """Return a text that can be written: what is no character, as in odd file names, is escaped."""
     return text.encode("utf-8", "backslashreplace").decode()

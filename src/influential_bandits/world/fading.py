@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from influential_bandits.checks import abbreviate, is_real, require_half_life
+from influential_bandits.checks import abbreviate, is_real, real_number, require_half_life
 from influential_bandits.errors import InvalidInput
 
 NO_CLOCK = (
@@ -41,12 +41,8 @@ class Fading:
     half_life: float | None = None
 
     def __post_init__(self) -> None:
-        if not is_real(self.memory) or not 0.0 < float(self.memory) <= 1.0:
-            raise InvalidInput(
-                "memory must lie in (0, 1], the share of influence that is left after each event, "
-                f"got {abbreviate(self.memory)}"
-            )
-        object.__setattr__(self, "memory", float(self.memory))
+        memory = real_number("memory", self.memory, 0.0, 1.0, above=True)
+        object.__setattr__(self, "memory", memory)
         object.__setattr__(self, "half_life", require_half_life(self.half_life))
 
     @property

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from influential_bandits.checks import (
     abbreviate,
-    is_real,
     real_array,
+    real_number,
     require_half_life,
     require_names,
 )
@@ -88,17 +88,14 @@ class Instance(StoredValue):
                 f"initial_loss must have one number for each of the {matrix.n_arms} arms of the "
                 f"interaction, got shape {loss.shape}"
             )
-        if not is_real(memory):
-            raise InvalidInstance(f"memory must be a number in (0, 1], got {abbreviate(memory)}")
-        if not 0.0 < float(memory) <= 1.0:
-            raise InvalidInstance(f"memory must lie in (0, 1], got {memory}")
+        kept = real_number("memory", memory, 0.0, 1.0, above=True, error=InvalidInstance)
         if definite and not matrix.definite:
             raise InvalidInstance(_indefinite(matrix))
         self._set(
             _interaction=matrix,
             _initial_loss=freeze(loss),
             _names=None if arm_names is None else _names(arm_names, matrix.n_arms),
-            _memory=float(memory),
+            _memory=kept,
             _half_life=require_half_life(half_life, InvalidInstance),
             _remembered={},
         )

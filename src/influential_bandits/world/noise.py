@@ -14,7 +14,13 @@ import numpy as np
 import numpy.typing as npt
 from numba.extending import overload
 
-from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real, require_losses
+from influential_bandits.checks import (
+    LARGEST_LOSS,
+    abbreviate,
+    is_real,
+    real_number,
+    require_losses,
+)
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined
@@ -259,7 +265,7 @@ class GaussianNoise(Noise):
     sigma: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", _not_negative("sigma", self.sigma))
+        object.__setattr__(self, "sigma", real_number("noise sigma", self.sigma, 0.0, LARGEST_LOSS))
 
     def _plain_source(self) -> NoiseSource:
         return NoiseSource(GAUSSIAN, self.sigma, NO_VALUES)
@@ -278,7 +284,7 @@ class UniformNoise(Noise):
     bound: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bound", _not_negative("bound", self.bound))
+        object.__setattr__(self, "bound", real_number("noise bound", self.bound, 0.0, LARGEST_LOSS))
 
     def _plain_source(self) -> NoiseSource:
         return NoiseSource(UNIFORM, self.bound, NO_VALUES)
@@ -380,15 +386,3 @@ def noise_from_json(data: dict[str, Any]) -> Noise:
 
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _not_negative(what: str, value: object) -> float:
-    if not is_real(value):
-        raise InvalidInput(f"noise {what} must be a number, got {abbreviate(value)}")
-    number = float(value)  # type: ignore[arg-type]
-    if not 0.0 <= number <= LARGEST_LOSS:
-        raise InvalidInput(
-            f"noise {what} must not be negative, and at most {LARGEST_LOSS:g}, got "
-            f"{abbreviate(value)}"
-        )
-    return number
