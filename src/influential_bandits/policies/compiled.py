@@ -185,56 +185,22 @@ class Layout:
         checked: bool = False,
     ) -> None:
         name = type(policy).__name__
-        told = {"instance": instance, "horizon": horizon}
-        if not set(policy.privileged) <= set(told):
-            raise InvalidPolicy(f'{name}.privileged may name "instance" and "horizon" only')
-        missing = [what for what in policy.privileged if told[what] is None]
-        if missing:
-            raise InvalidPolicy(
-                f"{name} is an oracle: it must be told the {' and the '.join(missing)}"
-            )
-        if horizon is not None:
-            horizon = require_horizon(horizon)
-        if policy.privileged and instance is not None and instance.n_arms != n_arms:
-            raise InvalidInput(
-                f"{name} is told an instance of {instance.n_arms} arms, not {n_arms}"
-            )
-        knowledge: Mapping[str, npt.NDArray[Any]] = {}
+        rounds = _require_told(policy, n_arms, instance, horizon)
+        knowledge = {}
         if policy.privileged and instance is not None:
-            horizon_if_told = horizon if "horizon" in policy.privileged else None
-            knowledge = _arrays(policy, "knowledge", instance, horizon_if_told or 0)
+            knowledge = _arrays(policy, "knowledge", instance, rounds)
         fields = _describe_fields(policy, n_arms)
-        sizes = dict.fromkeys((*TYPES, *(f"known_{t}" for t in TYPES)), 0)
-        rows, schema = [], []
-        self.slices: dict[str, tuple[str, slice, tuple[int, ...]]] = {}
-        for field, (dtype, shape) in (
-            fields | {k: _describe(v) for k, v in knowledge.items()}
-        ).items():
-            lengths = _axes(shape)
-            whole = all(isinstance(length, (int, np.integer)) for length in lengths)
-            if dtype not in TYPES or len(lengths) not in (1, 2) or not whole or min(lengths) < 0:
-                raise InvalidPolicy(
-                    f"{name}: field {field!r} must be int64 or float64 with one or two axes, "
-                    f"got {abbreviate(dtype)} with shape {abbreviate(shape)}"
-                )
-            lengths = tuple(map(int, lengths))
-            buffer = f"known_{dtype}" if field in knowledge else dtype
-            start = sizes[buffer]
-            sizes[buffer] = stop = start + math.prod(lengths)
-            rows.append((start, stop, lengths[0], lengths[-1]))
-            schema.append((field, dtype, len(lengths), field in knowledge))
-            self.slices[field] = buffer, slice(start, stop), lengths
+        rows = self._place(name, fields, knowledge)
         _require_names(name, [*fields, *knowledge])
         self.memo_size = _memo_size(policy, n_arms)
-        most = 2 * sum(sizes.values()) + self.memo_size  # what is fresh, and what is at work
+        most = 2 * sum(self.sizes.values()) + self.memo_size  # what is fresh, and what is at work
         require_memory(8 * most, f"{name} for {n_arms:,} arms", "take fewer arms")
         self.table: Ints = np.array(rows, np.int64).reshape(-1, 4)
-        self.sizes = sizes
-        self.known = {f"known_{t}": np.zeros(sizes[f"known_{t}"], t) for t in TYPES}
+        self.known = {f"known_{t}": np.zeros(self.sizes[f"known_{t}"], t) for t in TYPES}
         for field, values in knowledge.items():
             buffer, where, _ = self.slices[field]
             self.known[buffer][where] = np.ravel(values)
-        self.fresh = {t: np.zeros(sizes[t], t) for t in TYPES}
+        self.fresh = {t: np.zeros(self.sizes[t], t) for t in TYPES}
         for field, values in _arrays(policy, "initial_state", n_arms).items():
             buffer, where, lengths = self.slices.get(field, ("", slice(0), ()))
             if field not in fields or values.shape not in (lengths, (math.prod(lengths),)):
@@ -248,7 +214,36 @@ class Layout:
         _require_names(name, ["n_arms", *settings])
         self.parameters, self.checked = tuple(settings), checked
         self.config = (n_arms, *settings.values())
-        self.tag = _tag(type(policy), self.parameters, tuple(schema), checked)
+        self.tag = _tag(type(policy), self.parameters, tuple(self.schema), checked)
+
+    def _place(
+        self,
+        name: str,
+        fields: Mapping[str, tuple[str, Shape]],
+        knowledge: Mapping[str, npt.NDArray[Any]],
+    ) -> list[tuple[int, ...]]:
+        """Give each field, and what an oracle knows, its place in a buffer; return the table."""
+        self.sizes = dict.fromkeys((*TYPES, *(f"known_{t}" for t in TYPES)), 0)
+        self.slices: dict[str, tuple[str, slice, tuple[int, ...]]] = {}
+        self.schema: list[tuple[str, str, int, bool]] = []
+        rows: list[tuple[int, ...]] = []
+        known = {field: (str(values.dtype), values.shape) for field, values in knowledge.items()}
+        for field, (dtype, shape) in {**fields, **known}.items():
+            lengths = _axes(shape)
+            whole = all(isinstance(length, (int, np.integer)) for length in lengths)
+            if dtype not in TYPES or len(lengths) not in (1, 2) or not whole or min(lengths) < 0:
+                raise InvalidPolicy(
+                    f"{name}: field {field!r} must be int64 or float64 with one or two axes, "
+                    f"got {abbreviate(dtype)} with shape {abbreviate(shape)}"
+                )
+            lengths = tuple(map(int, lengths))
+            buffer = f"known_{dtype}" if field in known else dtype
+            start = self.sizes[buffer]
+            self.sizes[buffer] = stop = start + math.prod(lengths)
+            rows.append((start, stop, lengths[0], lengths[-1]))
+            self.schema.append((field, dtype, len(lengths), field in known))
+            self.slices[field] = buffer, slice(start, stop), lengths
+        return rows
 
     def is_known(self, field: str) -> bool:
         """Tell whether a field is an oracle's knowledge, and no part of the state."""
@@ -290,8 +285,20 @@ def _require_names(policy: str, names: list[str]) -> None:
             raise InvalidPolicy(f"{policy}: the name {name!r} is taken already")
 
 
-def _describe(values: npt.NDArray[Any]) -> tuple[str, Shape]:
-    return str(values.dtype), values.shape
+def _require_told(
+    policy: Policy, n_arms: int, instance: Instance | None, horizon: int | None
+) -> int:
+    """Return the horizon that an oracle is told, 0 if it is not; raise if it lacks something."""
+    name, told = type(policy).__name__, {"instance": instance, "horizon": horizon}
+    if not set(policy.privileged) <= set(told):
+        raise InvalidPolicy(f'{name}.privileged may name "instance" and "horizon" only')
+    missing = [what for what in policy.privileged if told[what] is None]
+    if missing:
+        raise InvalidPolicy(f"{name} is an oracle: it must be told the {' and the '.join(missing)}")
+    rounds = 0 if horizon is None else require_horizon(horizon)
+    if policy.privileged and instance is not None and instance.n_arms != n_arms:
+        raise InvalidInput(f"{name} is told an instance of {instance.n_arms} arms, not {n_arms}")
+    return rounds if "horizon" in policy.privileged else 0
 
 
 def _describe_fields(policy: Policy, n_arms: int) -> dict[str, tuple[str, Shape]]:
