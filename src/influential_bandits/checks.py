@@ -141,8 +141,10 @@ def real_number(
         number = float(value)  # type: ignore[arg-type]
         if low <= number <= high and not ((above and number == low) or (below and number == high)):
             return number
-    ends = f"{'(' if above else '['}{low:g}, {high:g}{')' if below else ']'}"
-    raise error(f"{what} must be a number in {ends}, got {abbreviate(value)}")
+    expected = f"{'above' if above else 'of at least'} {low:g}"
+    if high < LARGEST_LOSS or (is_real(value) and float(value) > high):  # type: ignore[arg-type]
+        expected += f" and {'below' if below else 'at most'} {high:g}"
+    raise error(f"{what} must be a number {expected}, got {abbreviate(value)}")
 
 
 def make_printable(text: str) -> str:

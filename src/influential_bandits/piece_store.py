@@ -60,10 +60,8 @@ class PieceStore:
     def _read_about(self, name: str) -> dict[str, Any] | None:
         path = self._file(name)
         try:
-            whole = files.seal_holds(path)
-            if not whole:
-                why = "is damaged" if whole is False else "is damaged, or of an earlier version"
-                self._set_aside(path, why)
+            if not files.seal_holds(path):
+                self._set_aside(path, "is damaged")
                 return None
             about = files.read_about(path)
         except FileNotFoundError:

@@ -329,7 +329,7 @@ BAD = {
     "law None": ({"delay_law": None}, "delay_law must be one of"),
     "batch 0": ({"batch": 0}, "batch must be at least 1, got 0"),
     "batch True": ({"batch": True}, "batch must be a whole number"),
-    "eligible 0": ({"eligible": 0.0}, r"eligible must be a number in \(0, 1\], got 0.0"),
+    "eligible 0": ({"eligible": 0.0}, "eligible must be a number above 0 and at most 1, got 0.0"),
     "eligible 1.1": ({"eligible": 1.1}, "eligible must be a number"),
     "eligible nan": ({"eligible": math.nan}, "eligible must be a number"),
     "eligible text": ({"eligible": "0.5"}, "eligible must be a number"),

@@ -95,7 +95,7 @@ def test_names_that_do_not_name_each_arm_once_are_refused(names, mention, refuse
 
 @pytest.mark.parametrize("memory", [0.0, -0.5, 1.5, math.nan, math.inf, "1", None, True, [1.0]])
 def test_a_memory_outside_of_its_interval_is_refused(memory, refused):
-    with refused(InvalidInstance, "memory", "(0, 1]", str(memory)):
+    with refused(InvalidInstance, "memory", "above 0 and at most 1", str(memory)):
         ib.Instance(np.eye(2), [0.0, 0.0], memory=memory)
 
 

@@ -64,7 +64,7 @@ def population(**settings):
         ("returning", math.nan, "nan"),
         ("delay", -1, "at least 0"),
         ("delay_law", None, "fixed"),
-        ("memory", 0.0, "(0, 1]"),
+        ("memory", 0.0, "above 0"),
         ("arm_names", ["a", "a"], "twice"),
     ],
 )

@@ -8,8 +8,7 @@ from typing import Any
 
 import numba
 
-from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real
-from influential_bandits.errors import InvalidInput
+from influential_bandits.checks import LARGEST_LOSS, real_number
 from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.compiling import count_one, inlined
 from influential_bandits.policies.contract import Shape
@@ -170,17 +169,6 @@ def real_setting(
     *,
     closed: bool = False,
 ) -> None:
-    """Make a setting of a policy a float in (above, most], or [above, most] if closed.
-
-    The error says what was given and what was expected.
-    """
-    value = getattr(policy, name)
-    if is_real(value):
-        number = float(value)
-        if (above <= number if closed else above < number) and number <= most:
-            object.__setattr__(policy, name, number)
-            return
-    expected = f"{'of at least' if closed else 'above'} {above:g}"
-    if most < LARGEST_LOSS or (is_real(value) and float(value) > above):
-        expected += f" and at most {most:g}"
-    raise InvalidInput(f"{name} must be a number {expected}, got {abbreviate(value)}")
+    """Make a setting of a policy a float in (above, most], or [above, most] if closed."""
+    number = real_number(name, getattr(policy, name), above, most, above=not closed)
+    object.__setattr__(policy, name, number)
