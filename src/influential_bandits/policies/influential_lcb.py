@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,7 @@ from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.compiling import count_one, inlined
 from influential_bandits.policies.contract import Policy, Scalar, Shape
-from influential_bandits.policies.selection import real_setting, unseen_arm
+from influential_bandits.policies.selection import lowest_arm, real_setting
 
 SCANNED_ARMS = 32  # up to here a scan is faster than the tree
 OPENINGS = {"pairs": 1, "paper": 2}
@@ -122,19 +121,7 @@ class InfluentialLCB(Policy):
                 return arm
         if eligible is None and s.tree.size > 0:
             return s.tree[1]
-        if s.unseen[0] > 0:
-            arm = unseen_arm(s.seen, s.pulls, eligible)
-            if arm >= 0:
-                return arm
-        best = -1
-        lowest = math.inf
-        for arm in range(c.n_arms):
-            if eligible is not None and not eligible[arm]:
-                continue
-            if best < 0 or s.key[arm] < lowest:
-                best = arm
-                lowest = s.key[arm]
-        return best
+        return lowest_arm(_key_of, c, s, 0.0, eligible)
 
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
@@ -188,6 +175,11 @@ class InfluentialLCB(Policy):
 def _leaves(n_arms: int) -> int:
     """Return the smallest power of two that holds all arms."""
     return 1 << max(n_arms - 1, 0).bit_length()
+
+
+@inlined
+def _key_of(c: Any, s: Any, common: float, arm: int) -> float:
+    return s.key[arm]
 
 
 @inlined

@@ -12,7 +12,7 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.double_double import two_sum
-from influential_bandits.numerics.portable import log
+from influential_bandits.numerics.portable import log, whole_power
 from influential_bandits.policies.contract import Policy, Shape
 from influential_bandits.policies.selection import (
     Averages,
@@ -175,7 +175,7 @@ class DiscountedLCB(Counts, Policy):
 
     @staticmethod
     def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
-        weight = _power(c.discount, s.newest[0] - t)
+        weight = whole_power(c.discount, s.newest[0] - t)
         if weight < LEAST_WEIGHT:
             return
         if s.seen[arm] == 0:
@@ -302,15 +302,3 @@ def _add(total: Floats, rest: Floats, arm: int, loss: float) -> None:
     """Add to a sum what rounding would lose too, so that losses can be taken out of it again."""
     total[arm], error = two_sum(total[arm], loss)
     rest[arm] += error
-
-
-@inlined
-def _power(base: float, exponent: int) -> float:
-    """Return a power by repeated squaring: multiplications only, the same bits everywhere."""
-    result = 1.0
-    while exponent > 0:
-        if exponent % 2 == 1:
-            result *= base
-        base *= base
-        exponent //= 2
-    return result
