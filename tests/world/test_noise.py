@@ -278,6 +278,18 @@ def test_what_is_wrong_with_a_noise_of_the_users_is_said(refused):
         def observe(c, t, arm, expected, rng):
             return expected + c.scael
 
+    @dataclass(frozen=True)
+    class Unseeded(ib.Noise):
+        @staticmethod
+        def observe(c, t, arm, expected, rng):
+            return expected + np.random.normal()  # noqa: NPY002 - that is the mistake
+
+    @dataclass(frozen=True)
+    class Short(ib.Noise):
+        @staticmethod
+        def observe(c, t, arm, rng):
+            return 0.0
+
     world = ib.counterexample()
     for noise, mentions in (
         (Empty(), ["Empty does not say what is observed", "observe(c, t, arm, expected, rng)"]),
@@ -285,6 +297,9 @@ def test_what_is_wrong_with_a_noise_of_the_users_is_said(refused):
         (NotStatic(), ["NotStatic.observe must be a @staticmethod"]),
         (NoData(), ["NoData.scale", "@dataclass(frozen=True)"]),
         (Laplace("wide"), ["Laplace: parameter scale must be a number", "'wide'"]),
+        (Laplace(2**63), ["parameter scale must fit 64 bits"]),
+        (Unseeded(), ["Unseeded.observe uses np.random", "ib.random.normal(rng, 0)"]),
+        (Short(), ["Short.observe(c, t, arm, rng) does not fit its call"]),
         (Nothing(), ["Nothing.observe must return the observed loss", "None"]),
         (Misspelt(), ["Misspelt.observe could not be compiled", "scael"]),
         (Laplace, ["construct it"]),

@@ -30,6 +30,7 @@ from influential_bandits.numerics.compiling import borrowed_part, borrowed_table
 from influential_bandits.numerics.fingerprints import fingerprint
 from influential_bandits.numerics.recompiling import compile_anew
 from influential_bandits.numerics.tags import BETWEEN, INLINED, CodeTag
+from influential_bandits.numerics.user_code import require_reproducible
 from influential_bandits.policies.contract import (
     FUNCTIONS,
     Policy,
@@ -38,7 +39,6 @@ from influential_bandits.policies.contract import (
     plain_parameters,
 )
 from influential_bandits.policies.messages import NO_ARM
-from influential_bandits.policies.reproducible import require_reproducible
 from influential_bandits.world.instance import Instance
 
 TYPES = ("int64", "float64")
@@ -354,7 +354,7 @@ def _tag(
     digest = hashlib.sha256(f"{functions}{parameters}{schema}{mode}".encode()).hexdigest()
     if digest not in Tag.known:
         for name in FUNCTIONS:
-            require_reproducible(f"{code.__name__}.{name}", getattr(code, name))
+            require_reproducible(f"{code.__name__}.{name}", getattr(code, name), InvalidPolicy)
         Tag.known[digest] = Tag(digest, code, parameters, schema, checked)
     return Tag.known[digest]
 

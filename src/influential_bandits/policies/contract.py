@@ -31,11 +31,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet
 
-import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.checks import abbreviate
 from influential_bandits.errors import InfluentialBanditsError, InvalidPolicy
+from influential_bandits.numerics.user_code import (
+    plain_numbers,
+    require_declared,
+    require_function,
+    show_call,
+)
 
 if TYPE_CHECKING:
     from influential_bandits.world.instance import Instance
@@ -185,29 +190,18 @@ def check_class(code: type[Policy]) -> None:
     if code in CHECKED:
         return
     if code.select is Policy.select:
-        raise InvalidPolicy(f"{code.__name__} does not define {_call('select')}")
+        call = show_call(Policy, "select")
+        raise InvalidPolicy(f"{code.__name__} does not define {call}")
+    require_declared(code, InvalidPolicy)
     declared = {field.name for field in dataclasses.fields(code)}
-    for name, kind in vars(code).get("__annotations__", {}).items():
-        if name not in declared and "ClassVar" not in str(kind):
-            raise InvalidPolicy(
-                f"{code.__name__}.{name} is no parameter yet: decorate the class with "
-                "@dataclass(frozen=True)"
-            )
     for base in code.__mro__[: code.__mro__.index(Policy)]:
         for name, value in vars(base).items():
             if not name.startswith("_") and name not in declared and not hasattr(Policy, name):
                 _refuse_misspelling(code.__name__, name, value)
     for name in FUNCTIONS:
-        if not isinstance(inspect.getattr_static(code, name), staticmethod):
-            raise InvalidPolicy(f"{code.__name__}.{name} must be a @staticmethod: {_call(name)}")
-        _check_signature(code, name)
+        require_function(code, Policy, name, InvalidPolicy)
     _check_memo_is_declared(code)
     CHECKED.add(code)
-
-
-def _call(name: str) -> str:
-    """Return how a function of the contract is written."""
-    return f"{name}({', '.join(inspect.signature(getattr(Policy, name)).parameters)})"
 
 
 def _refuse_misspelling(owner: str, name: str, value: object) -> None:
@@ -224,25 +218,6 @@ def _refuse_misspelling(owner: str, name: str, value: object) -> None:
         f"{owner}.{name} is not part of the contract, and would never be called: {meant}"
         f"A policy may define {', '.join(FUNCTIONS)}; let the name of a helper begin with _"
     )
-
-
-def _check_signature(code: type[Policy], name: str) -> None:
-    """Raise unless a function takes what it is called with, in this order."""
-    expected = list(inspect.signature(getattr(Policy, name)).parameters)
-    signature = inspect.signature(getattr(code, name))
-    given = list(signature.parameters)
-    try:
-        signature.bind(*expected)
-    except TypeError:
-        fits = False
-    else:  # other names are fine, but not those of other places
-        pairs = zip(given, expected, strict=False)
-        fits = all(mine == theirs or mine not in expected for mine, theirs in pairs)
-    if not fits:
-        raise InvalidPolicy(
-            f"{code.__name__}.{name}({', '.join(given)}) does not fit its call: it must be "
-            f"{_call(name)}"
-        )
 
 
 def _check_memo_is_declared(code: type[Policy]) -> None:
@@ -288,18 +263,4 @@ def plain_parameters(policy: Policy) -> dict[str, Any]:
             f"{name}.parameters() must return names and numbers, as in {{'width': 1.0}}, "
             f"got {abbreviate(given)}"
         )
-    plain = {}
-    for key, value in given.items():
-        number = value.item() if isinstance(value, np.generic) else value
-        if not isinstance(number, (bool, int, float)):
-            raise InvalidPolicy(
-                f"{name}: parameter {key} must be a number, got {abbreviate(value)}; "
-                "override parameters() to encode it"
-            )
-        if isinstance(number, int) and not -(2**63) <= number < 2**63:
-            raise InvalidPolicy(
-                f"{name}: parameter {key} must fit 64 bits, got {abbreviate(number)}; "
-                "make it a float, or smaller"
-            )
-        plain[key] = number
-    return plain
+    return plain_numbers(name, given, InvalidPolicy, "; override parameters() to encode it")

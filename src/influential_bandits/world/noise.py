@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -17,7 +16,6 @@ from numba.extending import overload
 from influential_bandits.checks import (
     LARGEST_LOSS,
     abbreviate,
-    is_real,
     real_number,
     require_losses,
 )
@@ -28,6 +26,12 @@ from influential_bandits.numerics.fingerprints import fingerprint
 from influential_bandits.numerics.recompiling import compile_anew
 from influential_bandits.numerics.streams import centred, normal, stream_at
 from influential_bandits.numerics.tags import BETWEEN, INLINED, CodeTag
+from influential_bandits.numerics.user_code import (
+    plain_numbers,
+    require_declared,
+    require_function,
+    require_reproducible,
+)
 from influential_bandits.references import find_class, name_class, subclasses
 
 NONE, GAUSSIAN, UNIFORM, RECORDED = 0, 1, 2, 3
@@ -199,13 +203,15 @@ class Noise:
         )
 
     def _own_source(self) -> OwnSource:
-        names = tuple(field.name for field in fields(self))
-        values = tuple(_plain(getattr(self, name)) for name in names)
+        settings = self._settings()
+        names = tuple(settings)
         digest = hashlib.sha256(f"{self.code_digest}{names}".encode()).hexdigest()
         new = digest not in NoiseTag.known
         if new:
-            NoiseTag.known[digest] = NoiseTag(digest, type(self).observe, names)
-        source = OwnSource(NoiseTag.known[digest], values)
+            observe = type(self).observe
+            require_reproducible(f"{type(self).__name__}.observe", observe, InvalidInput)
+            NoiseTag.known[digest] = NoiseTag(digest, observe, names)
+        source = OwnSource(NoiseTag.known[digest], tuple(settings.values()))
         if new:
             self._try_out(source)
         return source
@@ -235,7 +241,11 @@ class Noise:
 
     def to_json(self) -> dict[str, Any]:
         """Return the noise as JSON data."""
-        return {"name": name_class(type(self))} | {key: _plain(x) for key, x in vars(self).items()}
+        return {"name": name_class(type(self)), **self._settings()}
+
+    def _settings(self) -> dict[str, bool | int | float]:
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return plain_numbers(type(self).__name__, given, InvalidInput)
 
 
 @dataclass(frozen=True)
@@ -353,26 +363,10 @@ def require_noise(given: object) -> Noise:
             f"noise must be a Noise such as GaussianNoise(1.0), got {abbreviate(given)}{hint}"
         )
     if given.code_digest:
-        _require_own(given)
+        require_function(type(given), Noise, "observe", InvalidInput)
+        require_declared(type(given), InvalidInput)
     given.source()
     return given
-
-
-def _require_own(noise: Noise) -> None:
-    """Raise unless a user's noise is a dataclass of numbers with a static method."""
-    name = type(noise).__name__
-    if not isinstance(inspect.getattr_static(noise, "observe"), staticmethod):
-        raise InvalidInput(f"{name}.observe must be a @staticmethod")
-    declared = {field.name for field in fields(noise)}
-    for own, kind in vars(type(noise)).get("__annotations__", {}).items():
-        if own not in declared and "ClassVar" not in str(kind):
-            raise InvalidInput(
-                f"{name}.{own} is no parameter yet: decorate the class with @dataclass(frozen=True)"
-            )
-    for own in declared:
-        value = getattr(noise, own)
-        if not (is_real(value) or isinstance(value, (bool, np.bool_))):
-            raise InvalidInput(f"{name}: parameter {own} must be a number, got {value!r:.80}")
 
 
 def noise_from_json(data: dict[str, Any]) -> Noise:
@@ -382,7 +376,3 @@ def noise_from_json(data: dict[str, Any]) -> Noise:
         **{key: value for key, value in data.items() if key != "name"}
     )
     return noise
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
