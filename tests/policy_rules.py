@@ -56,26 +56,3 @@ def unseen_first(seen, pulls, index):
     if unseen:
         return min(unseen, key=lambda arm: (pulls.count(arm), arm))
     return min(arms, key=lambda arm: (index(arm), arm))
-
-
-def trace(policy, losses, rounds):
-    """The first choices where each arm has a loss of its own that never changes."""
-    agent = ib.Agent(policy, len(losses))
-    choices = []
-    for _ in range(rounds):
-        ticket = agent.pull()
-        agent.observe(ticket, losses[ticket.arm])
-        choices.append(ticket.arm)
-    return choices
-
-
-def share(policy, loss, rounds, arm, last, arms=2, seed=0):
-    """How often an arm was pulled in the last rounds; ``loss(t, arm, pulls of the arm)``."""
-    agent, draw = ib.Agent(policy, arms, seed), random.Random(seed)
-    counts, chosen = [0] * arms, []
-    for t in range(1, rounds + 1):
-        ticket = agent.pull()
-        agent.observe(ticket, loss(t, ticket.arm, counts[ticket.arm]) + draw.gauss(0.0, 0.05))
-        counts[ticket.arm] += 1
-        chosen.append(ticket.arm)
-    return chosen[-last:].count(arm) / last

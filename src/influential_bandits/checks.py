@@ -49,7 +49,6 @@ class Closing:
         """Let go of what is held; by default nothing is."""
 
     def __enter__(self) -> Self:
-        """Return the object, which is closed in the end."""
         return self
 
     def __exit__(
@@ -58,7 +57,6 @@ class Closing:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close it."""
         self.close()
 
 
@@ -123,6 +121,30 @@ def real_array(what: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
         return np.asarray(values, np.float64)
     except (TypeError, ValueError, OverflowError):
         raise InvalidInput(f"{what} must be numbers, got {abbreviate(values)}") from None
+
+
+def real_number(
+    what: str,
+    value: object,
+    low: float,
+    high: float,
+    *,
+    above: bool = False,
+    below: bool = False,
+    error: type[InvalidInput] = InvalidInput,
+) -> float:
+    """Return a number in [low, high] as a float, or say why it is none.
+
+    With ``above`` it must be larger than ``low``, with ``below`` smaller than ``high``.
+    """
+    if is_real(value):
+        number = float(value)  # type: ignore[arg-type]
+        if low <= number <= high and not ((above and number == low) or (below and number == high)):
+            return number
+    expected = f"{'above' if above else 'of at least'} {low:g}"
+    if high < LARGEST_LOSS or (is_real(value) and float(value) > high):  # type: ignore[arg-type]
+        expected += f" and {'below' if below else 'at most'} {high:g}"
+    raise error(f"{what} must be a number {expected}, got {abbreviate(value)}")
 
 
 def make_printable(text: str) -> str:

@@ -239,6 +239,14 @@ def read_json(
     return parse_json(read_regular(path, error), path, error, sealed=sealed)
 
 
+def read_sealed_json(path: str | Path) -> tuple[Any, bool]:
+    """Return the data of a JSON file as :func:`read_json` does, and whether it has a checksum."""
+    raw = read_regular(path)
+    data = parse_json(raw, path, keep_checksum=True)
+    sealed = isinstance(data, dict) and data.pop("checksum", None) is not None
+    return data, sealed
+
+
 def read_regular(path: str | Path, error: type[InvalidInput] = InvalidInput) -> bytes:
     """Return all bytes of a regular file; pipes and devices, which may never end, are refused."""
     try:
@@ -271,11 +279,17 @@ def _require_readable(path: str | Path, status: os.stat_result, error: type[Inva
 
 
 def parse_json(
-    raw: bytes, path: str | Path, error: type[InvalidInput] = InvalidInput, *, sealed: bool = False
+    raw: bytes,
+    path: str | Path,
+    error: type[InvalidInput] = InvalidInput,
+    *,
+    sealed: bool = False,
+    keep_checksum: bool = False,
 ) -> Any:
     """Return the data in the bytes of a JSON file, which is named by errors.
 
-    A checksum is verified if there is one, and left out; of a sealed file it must be there.
+    A checksum is verified if there is one, and left out unless it is to be kept; of a sealed file
+    it must be there.
     """
     if not raw.strip():
         raise error(f"{path} is not a JSON file: it is empty")
@@ -302,12 +316,14 @@ def parse_json(
     if sealed and isinstance(data, dict) and "checksum" not in data:
         raise error(f"{path} is damaged, or no file of this kind: it has no checksum")
     if isinstance(data, dict) and "checksum" in data:
-        checksum = data.pop("checksum")
-        if checksum != _checksum(data):
+        checksum = data["checksum"]
+        others = {name: value for name, value in data.items() if name != "checksum"}
+        if checksum != _checksum(others):
             raise error(
                 f"{path} is damaged: its checksum does not fit what it holds"
                 + ("" if sealed else '; if you changed it on purpose, remove the entry "checksum"')
             )
+        return data if keep_checksum else others
     return data
 
 

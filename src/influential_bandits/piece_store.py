@@ -12,8 +12,6 @@ from typing import Any
 from influential_bandits import files
 from influential_bandits.errors import InvalidInput, MissingFile
 
-__all__ = ["PieceStore", "make_folder", "require_same_settings", "require_writable"]
-
 MOST_NAMED = 5  # files that were set aside
 
 
@@ -58,10 +56,8 @@ class PieceStore:
     def _read_about(self, name: str) -> dict[str, Any] | None:
         path = self._file(name)
         try:
-            whole = files.seal_holds(path)
-            if not whole:
-                why = "is damaged" if whole is False else "is damaged, or of an earlier version"
-                self._set_aside(path, why)
+            if not files.seal_holds(path):
+                self._set_aside(path, "is damaged")
                 return None
             about = files.read_about(path)
         except FileNotFoundError:

@@ -11,7 +11,7 @@ import hashlib
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,6 +19,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
+from influential_bandits.checks import abbreviate
 from influential_bandits.errors import InvalidInput, MissingFile
 
 # The first colon after which a name follows, perhaps with a call: C:\x.py:Class(name="a:b").
@@ -62,6 +63,50 @@ def find_object(home: str, name: str) -> Any:
         ]
         there = f"; there {'is' if len(own) == 1 else 'are'} {', '.join(own)}" if own else ""
         raise InvalidInput(f"{home} has no {name!r}{there:.160}") from None
+
+
+def subclasses(base: type[Any]) -> Iterator[Any]:
+    """Yield all classes below one that have been imported."""
+    for code in base.__subclasses__():
+        yield code
+        yield from subclasses(code)
+
+
+def name_class(code: type) -> str:
+    """Return what files call a class: plainly one of the package, others ``module:Class``."""
+    if code.__module__.startswith("influential_bandits."):
+        return code.__name__
+    return f"{code.__module__}:{code.__qualname__}"
+
+
+def find_class(name: str, base: type, known: Iterable[type], hint: str) -> Any:
+    """Return the class that a file names; the module of a user's is imported if it has not been.
+
+    ``known`` are those that have been, and ``hint`` says what else the user can do.
+    """
+    named = {name_class(code): code for code in known}
+    if name in named:
+        return named[name]
+    kind = base.__name__.lower()
+    module, colon, inside = name.partition(":")
+    if not colon:
+        raise InvalidInput(
+            f"there is no {kind} {abbreviate(name)}; there are {', '.join(named):.200}"
+        )
+    if module == "__main__" or not inside.isidentifier():
+        raise InvalidInput(f"{name} is of a script, a notebook or a function: {hint}")
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise InvalidInput(f"{abbreviate(name)} names no {kind}: expected module:Class; or {hint}")
+    try:
+        found = getattr(import_module(module), inside, None)
+    except Exception as error:
+        raise InvalidInput(
+            f"the module of {name} cannot be imported ({type(error).__name__}: {error}): let "
+            f"Python find it, or {hint}"
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise InvalidInput(f"{name} is no {kind} but {abbreviate(found)}; {hint}")
+    return found
 
 
 def _is_file(home: str) -> bool:

@@ -21,7 +21,9 @@ pytest.importorskip("numba_cuda", reason="the extra gpu")
 
 PTX = """
 import json, re, sys
+from types import SimpleNamespace
 import numba, numpy as np
+from numba.cuda import dispatcher
 import influential_bandits as ib
 from influential_bandits.gpu import toolkit
 from influential_bandits.gpu.tasks import gpu_tasks
@@ -29,6 +31,12 @@ from influential_bandits.simulation.kernels import Output
 from influential_bandits.simulation.tasks import Simulation
 
 toolkit.cuda()
+
+
+def to_ptx(kernel, arguments, capability):  # needs no graphics processor
+    dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
+    with toolkit.without_contraction():
+        return str(toolkit.cuda().compile_ptx(kernel, arguments, cc=capability)[0])
 
 
 def compile(policy, arms, noise):
@@ -49,7 +57,7 @@ def compile(policy, arms, noise):
     arrays |= {name: np.zeros(*room) for name, room in batch._rooms().items()}
     types = [numba.int64] * 3 + [numba.typeof(arrays[name]) for name in batch._names()]
     game = next(batch.game.variants())
-    code = toolkit.compile_ptx(game.function(), tuple(types), (9, 0))
+    code = to_ptx(game.function(), tuple(types), (9, 0))
     return {
         "entries": code.count(".entry"),
         "fused": len(re.findall(r"\\bfma\\.\\w+\\.f64", code)),

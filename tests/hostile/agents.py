@@ -27,12 +27,13 @@ def privileges(policy):
 def policy_named(name):
     """Return a policy whose functions are all compiled."""
     policy = known_policies()[name]()
-    agent = ib.Agent(policy, ARMS, **privileges(policy))
-    agent.observe(agent.pull(), 0.5)
-    agent.select([True, False, True])
-    if not policy.privileged:
-        agent.add_arm()
-    agent.retire_arm(0)
+    for check in (False, True):  # spoilt files have no checksum, and play with checked indices
+        agent = ib.Agent(policy, ARMS, check=check, **privileges(policy))
+        agent.observe(agent.pull(), 0.5)
+        agent.select([True, False, True])
+        if not policy.privileged:
+            agent.add_arm()
+        agent.retire_arm(0)
     return policy
 
 

@@ -1,6 +1,5 @@
 """Compiled code is never out of date: fingerprints of functions, and the cache of the package."""
 
-import enum
 import os
 import shutil
 import subprocess
@@ -36,10 +35,6 @@ def helper(constant):
     return numba.njit(lambda x: x + constant)
 
 
-def kind(value):
-    return enum.IntEnum("Kind", {"FIRST": value}, module="elsewhere")
-
-
 def pair(*fields):
     return namedtuple("Pair", fields, module="elsewhere")
 
@@ -50,7 +45,6 @@ CHANGES = {
     "the type of a constant": (("def f(x): return x * 1", {}), ("def f(x): return x * 1.0", {})),
     "the sign of a zero": (("def f(x): return x * 0.0", {}), ("def f(x): return x * -0.0", {})),
     "an operation": (("def f(x): return x + 3", {}), ("def f(x): return x - 3", {})),
-    "a default": (("def f(x, k=1): return x * k", {}), ("def f(x, k=2): return x * k", {})),
     "a constant of an inner function": (
         ("def f(x):\n    def g(y): return y + 1\n    return g(x)", {}),
         ("def f(x):\n    def g(y): return y + 2\n    return g(x)", {}),
@@ -63,21 +57,9 @@ CHANGES = {
         ("def f(x): return x in {1, 2}", {}),
         ("def f(x): return x in {3, 2}", {}),
     ),
-    "a global number": (
-        ("def f(x): return x * SCALE", {"SCALE": 1.0}),
-        ("def f(x): return x * SCALE", {"SCALE": 2.0}),
-    ),
     "two global numbers swapped": (
         ("def f(x): return LOW - HIGH", {"LOW": 1, "HIGH": 2}),
         ("def f(x): return LOW - HIGH", {"LOW": 2, "HIGH": 1}),
-    ),
-    "a global array": (
-        ("def f(x): return TABLE[x]", {"TABLE": np.array([1.0, 2.0])}),
-        ("def f(x): return TABLE[x]", {"TABLE": np.array([1.0, 3.0])}),
-    ),
-    "a global tuple": (
-        ("def f(x): return TABLE[x]", {"TABLE": (1, 2)}),
-        ("def f(x): return TABLE[x]", {"TABLE": (1, 3)}),
     ),
     "how a global tuple is nested": (
         ("def f(x): return TABLE[1]", {"TABLE": ((1, 2), 3)}),
@@ -87,43 +69,9 @@ CHANGES = {
         ("def f(x): return PAIR.low", {"PAIR": pair("low", "high")(1, 2)}),
         ("def f(x): return PAIR.low", {"PAIR": pair("high", "low")(1, 2)}),
     ),
-    "an enumeration": (
-        ("def f(x): return x * Kind.FIRST", {"Kind": kind(1)}),
-        ("def f(x): return x * Kind.FIRST", {"Kind": kind(2)}),
-    ),
-    "a constant of a module": (
-        ("def f(x): return x * constants.SCALE", {"constants": module(SCALE=1.0)}),
-        ("def f(x): return x * constants.SCALE", {"constants": module(SCALE=2.0)}),
-    ),
-    "a called function": (
-        ("def f(x): return g(x)", {"g": helper(1)}),
-        ("def f(x): return g(x)", {"g": helper(2)}),
-    ),
-    "a function that a called function calls": (
-        (
-            "def f(x): return g(x)",
-            {"g": numba.njit(function("def f(x): return h(x)", h=helper(1)))},
-        ),
-        (
-            "def f(x): return g(x)",
-            {"g": numba.njit(function("def f(x): return h(x)", h=helper(2)))},
-        ),
-    ),
-    "a called function of a module": (
-        ("def f(x): return helpers.g(x)", {"helpers": module(g=helper(1))}),
-        ("def f(x): return helpers.g(x)", {"helpers": module(g=helper(2))}),
-    ),
-    "a called function of a module in a package": (
-        ("def f(x): return package.helpers.g(x)", {"package": module(helpers=module(g=helper(1)))}),
-        ("def f(x): return package.helpers.g(x)", {"package": module(helpers=module(g=helper(2)))}),
-    ),
     "a called universal function": (
         ("def f(x): return g(x)", {"g": numba.vectorize(lambda x: x + 1)}),
         ("def f(x): return g(x)", {"g": numba.vectorize(lambda x: x + 2)}),
-    ),
-    "a captured value": (
-        ("def make(k):\n    def f(x): return x + k\n    return f\nf = make(1)", {}),
-        ("def make(k):\n    def f(x): return x + k\n    return f\nf = make(2)", {}),
     ),
     "a name that hides a builtin": (
         ("def f(x): return abs(x)", {}),
@@ -204,9 +152,13 @@ def test_a_borrowed_view_shows_and_changes_the_array_itself(step):
     assert (length, stride) == (array.size, array.strides[0])
 
 
-def test_only_arrays_can_be_borrowed():
-    with pytest.raises(numba.TypingError):
-        numba.njit(function("def f(x): return borrowed(x)", borrowed=borrowed))(1.0)
+def test_arrays_in_tuples_are_borrowed_and_other_values_stay():
+    code = (
+        "def f(values):\n    x, (y, n), none = borrowed(values)\n    y[0] = n\n    return x.sum()"
+    )
+    x, y = np.arange(3.0), np.zeros(2)
+    assert numba.njit(function(code, borrowed=borrowed))((x, (y, 5), None)) == 3.0
+    assert y.tolist() == [5.0, 0.0]
 
 
 # Each run prints a number that came through a compiled function of another file, and how many

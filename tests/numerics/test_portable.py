@@ -56,20 +56,6 @@ def test_log_is_within_one_unit_in_the_last_place(x):
     assert units_in_the_last_place(x) < 1
 
 
-@pytest.mark.parametrize(
-    ("low", "high"),
-    [(0.5, 2.0), (1 - 1e-8, 1 + 1e-8), (1.0, 1e9), (2.0**-60, 2.0**-3)],
-    ids=["where the exponent cancels", "next to one", "numbers of rounds", "tails"],
-)
-def test_log_is_within_one_unit_in_the_last_place_where_it_is_used(low, high):
-    points = np.geomspace(low, high, 1500)
-    assert max(map(units_in_the_last_place, points.tolist())) < 1
-
-
-def test_log_of_one_is_zero():
-    assert bits(log(1.0)) == bits(0.0)
-
-
 @given(positive_normals)
 def test_compiled_log_has_the_bits_of_interpreted_python(x):
     # Python neither fuses nor reorders, so this fails if the compiler does.
@@ -90,10 +76,6 @@ def exp_error(x):
 @example(-0.5 * math.log(2.0))
 def test_exp_is_within_one_unit_in_the_last_place(x):
     assert exp_error(x) < 1
-
-
-def test_exp_is_within_one_unit_in_the_last_place_where_it_is_used():
-    assert max(map(exp_error, (-np.geomspace(1e-12, 700.0, 1500)).tolist())) < 1
 
 
 def test_exp_of_zero_is_one_and_of_very_little_is_zero():
@@ -170,22 +152,6 @@ def test_normal_quantile_is_right_up_to_rounding(region):
 @example(5e-324)
 def test_normal_quantile_is_odd_to_the_last_bit(q):
     assert bits(normal_quantile(-q)) == bits(-normal_quantile(q))
-
-
-def test_normal_quantile_increases():
-    # Neighbours on this grid differ by far more than the error; the three formulas meet at
-    # |q| = 0.425 and ½ − |q| = e⁻²⁵, so a jump there would show.
-    half = np.concatenate(
-        [
-            np.linspace(0.0, 0.49, 4000),
-            0.5 - np.geomspace(0.0099, 2.0**-54, 4000),
-            0.425 + np.linspace(-1e-9, 1e-9, 41),
-            0.5 - math.exp(-25) * (1 + np.linspace(-1e-3, 1e-3, 41)),
-        ]
-    )
-    grid = np.unique(np.concatenate([-half, half]))
-    values = np.array([normal_quantile(q) for q in grid.tolist()])
-    assert (np.diff(values) > 0).all()
 
 
 def test_normal_quantile_of_extreme_arguments_is_finite():

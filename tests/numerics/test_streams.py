@@ -118,12 +118,6 @@ def test_draws_are_those_of_whole_number_arithmetic(first_key, second_key, t, dr
     assert normal(stream, draw) == normal_quantile(centred(stream, draw))
 
 
-@given(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1), purposes)
-def test_a_seed_means_the_same_as_a_python_integer(seed, instance, purpose):
-    plain = stream_keys(seed, instance, purpose)
-    assert plain == stream_keys(np.uint64(seed), np.uint64(instance), purpose)
-
-
 @given(st.lists(words, min_size=1, max_size=5), words, purposes)
 def test_key_table_lists_the_keys_of_each_seed(seeds, instance, purpose):
     table = key_table(np.array(seeds, np.uint64), np.uint64(instance), purpose)

@@ -36,10 +36,6 @@ def test_scale_and_noise_enter_as_the_proof_says(scale, noise):
     )
 
 
-def test_the_first_round_costs_the_linear_part_only():
-    assert regret_bound(an_instance(arms=2, loss=0.0), 1) == 13 / 2
-
-
 def test_horizons_may_be_an_array():
     instance = ib.random_instance(3, 0)
     grid = np.array([[1, 10], [100, 10**9]])
@@ -49,12 +45,6 @@ def test_horizons_may_be_an_array():
         assert bounds[index] == regret_bound(instance, int(grid[index]))
     assert isinstance(regret_bound(instance, 10), float)
     assert (np.diff(regret_bound(instance, [1, 2, 3, 4])) > 0).all()
-
-
-def test_the_largest_absolute_loss_counts():
-    assert regret_bound(ib.Instance(np.eye(2), [1.0, -5.0]), 100) == regret_bound(
-        ib.Instance(np.eye(2), [5.0, 0.0]), 100
-    )
 
 
 def test_a_scale_below_the_largest_influence_is_refused_with_both_numbers():
@@ -92,14 +82,10 @@ def test_a_negative_or_unbounded_noise_is_refused(noise):
         regret_bound(an_instance(), 10, noise_bound=noise)
 
 
-@pytest.mark.parametrize("horizon", [0, -1, math.nan, math.inf, [10, 0], [[1, math.nan]]])
-def test_horizons_below_one_are_refused(horizon):
-    with pytest.raises(ib.errors.InvalidInput, match="horizon must be"):
-        regret_bound(an_instance(), horizon)
-
-
-@pytest.mark.parametrize("horizon", [2.5, [1, 2.5]])
-def test_horizons_that_are_not_whole_are_refused(horizon):
+@pytest.mark.parametrize(
+    "horizon", [0, -1, 2.5, [1, 2.5], math.nan, math.inf, [10, 0], [[1, math.nan]]]
+)
+def test_horizons_that_are_no_whole_numbers_from_one_on_are_refused(horizon):
     with pytest.raises(ib.errors.InvalidInput, match="horizon must be"):
         regret_bound(an_instance(), horizon)
 

@@ -49,24 +49,6 @@ def test_the_loss_is_the_smallest_of_all_stationary_points(
     assert best.counts.min() >= 0
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("arms", "steps"), [(2, 2000), (3, 120), (4, 40)])
-@pytest.mark.parametrize("kind", ["generic", "duplicated", "nearly definite", "scaled"])
-def test_no_point_of_a_grid_is_better(all_compositions, kind, arms, steps):
-    grid = all_compositions(steps, arms) / steps
-    for seed in range(6):
-        instance = indefinite(kind, arms, seed)
-        for horizon in (1, 20, 10**4):
-            losses = instance.total_loss(grid * horizon)
-            best = optimum(instance, horizon)
-            rounding = 1e-12 * horizon * (10 + horizon * instance.interaction.max_abs)
-            assert best.loss <= losses.min() + rounding
-            # and the grid comes near: to half a step in each direction of a loss of this curvature
-            assert losses.min() - best.loss <= (
-                (arms / steps) * horizon * (10 + 2 * arms * horizon * instance.interaction.max_abs)
-            )
-
-
 def test_the_minimum_of_a_saddle_is_at_a_corner():
     # ½·xᵀAx = 2·x_0·x_1 is smallest where one of the two is 0.
     best = optimum(ib.Instance([[0.0, 2.0], [2.0, 0.0]], [1.0, 0.0], definite=False), 10)

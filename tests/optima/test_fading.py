@@ -60,17 +60,6 @@ def test_the_bound_is_close_to_the_best_periodic_schedule():
     assert np.mean(gaps) < 0.1
 
 
-def test_repeating_a_schedule_comes_to_its_periodic_loss():
-    """The slow loop and the formula of these tests agree."""
-    instance = random_fading(3, 0.8, 7)
-    best = least_periodic_loss(instance, [4])
-    losses = [
-        total_loss(instance, schedule * 200) - total_loss(instance, schedule * 100)
-        for schedule in itertools.product(range(3), repeat=4)
-    ]
-    assert min(losses) / 400 == pytest.approx(best, rel=1e-9)
-
-
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(st.data())
 def test_no_finite_schedule_beats_the_bound_of_its_horizon(data):
@@ -83,17 +72,6 @@ def test_no_finite_schedule_beats_the_bound_of_its_horizon(data):
     shares = random.dirichlet(np.ones(instance.n_arms))
     for schedule in (cycle, random.choice(instance.n_arms, horizon, p=shares)):
         assert total_loss(instance, schedule) >= bound - 1e-9 * horizon * scale
-
-
-@pytest.mark.parametrize("horizon", range(1, 8))
-def test_no_schedule_at_all_of_few_rounds_beats_the_bound(horizon):
-    for seed in range(5):
-        instance = random_fading(3, 0.7, seed)
-        least = min(
-            total_loss(instance, schedule)
-            for schedule in itertools.product(range(3), repeat=horizon)
-        )
-        assert least >= horizon * ib.fading_lower_bound(instance, horizon) - ROUNDING
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 3, 8, 9, 30])
@@ -151,14 +129,6 @@ def test_the_bound_of_a_horizon_rises_to_that_of_the_long_run(memory):
     loosest = 2 * instance.interaction.diagonal.max() / (1 - memory) ** 2
     for e, bound in enumerate(bounds):
         assert limit - loosest / 10**e - ROUNDING <= bound <= limit + ROUNDING
-
-
-def test_the_kind_of_interaction_does_not_matter():
-    factors = np.random.default_rng(0).normal(size=(6, 2))
-    loss = np.random.default_rng(1).normal(size=6)
-    low_rank = ib.Instance(ib.LowRankInteraction(factors), loss, memory=0.8)
-    dense = ib.Instance(factors @ factors.T, loss, memory=0.8)
-    assert ib.fading_lower_bound(low_rank) == pytest.approx(ib.fading_lower_bound(dense))
 
 
 def test_a_policy_that_knows_the_losses_does_not_beat_it():

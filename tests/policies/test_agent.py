@@ -26,13 +26,6 @@ def everything(agent):
     return state, agent.round, dict(agent.pending)
 
 
-def test_the_choice_of_the_selected_arm_is_the_one_that_select_names():
-    agent = ib.Agent(ib.Uniform(), 5, seed=3)
-    for _ in range(20):
-        selected = agent.select()
-        assert agent.pull().arm == selected
-
-
 def test_a_pull_may_overrule_the_policy():
     agent = ib.Agent(ib.LCB(), 3)
     assert agent.select() == 0
@@ -54,29 +47,8 @@ def test_unobserved_arms_take_turns_until_their_losses_arrive():
             assert order == [*range(arms), *range(arms)]
 
 
-def test_only_the_newest_loss_counts_for_influential_lcb():
-    agent = ib.Agent(ib.InfluentialLCB(), 2)
-    early, late = agent.pull(0), agent.pull(0)
-    agent.observe(late, 5.0)
-    agent.observe(early, -100.0)
-    assert agent.state["loss"][0] == 5.0
-    assert agent.state["seen_at"][0] == 2
-
-
-def test_lcb_learns_the_same_from_losses_in_any_order():
-    orders = [[0, 1, 2, 3], [3, 1, 0, 2], [2, 3, 1, 0]]
-    states = []
-    for order in orders:
-        agent = ib.Agent(ib.LCB(), 2)
-        tickets = [agent.pull(arm) for arm in (0, 1, 0, 1)]
-        for i in order:
-            agent.observe(tickets[i], 0.5 * i)  # dyadic: sums do not round
-        states.append({name: values.tolist() for name, values in agent.state.items()})
-    assert states[0] == states[1] == states[2]
-
-
-@pytest.mark.parametrize("arm", [1.5, True, "1"])
-def test_an_arm_that_is_no_whole_number_is_refused_and_changes_nothing(arm):
+@pytest.mark.parametrize("arm", [1.5, True, "1", 3, -1, 10**9])
+def test_an_arm_that_is_none_is_refused_and_changes_nothing(arm):
     agent = ib.Agent(ib.LCB(), 3)
     before = everything(agent)
     with pytest.raises(ib.errors.InvalidInput, match="arm") as refusal:
@@ -161,16 +133,6 @@ def test_an_agent_comes_back_from_its_file(tmp_path):
     assert not {"NaN", "Infinity", "-Infinity"} & set(text.replace(",", " ").split())
 
 
-def test_the_losses_of_a_state_are_saved_to_the_last_bit(tmp_path):
-    agent = ib.Agent(ib.LCB(), 2)
-    awkward = [0.1 + 0.2, 5e-324, -1e100, -0.0]
-    for n, loss in enumerate(awkward):
-        agent.observe(agent.pull(n % 2), loss)
-    agent.save(tmp_path / "agent.json")
-    resumed = ib.Agent.load(tmp_path / "agent.json", ib.LCB())
-    assert everything(resumed) == everything(agent)
-
-
 def test_a_state_is_not_given_to_another_policy():
     data = played(ib.InfluentialLCB()).to_json()
     others = [
@@ -199,13 +161,6 @@ def test_a_file_that_is_no_agent_is_refused(tmp_path, content):
     path = tmp_path / "agent.json"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(ib.errors.InvalidInput):
-        ib.Agent.load(path, ib.LCB())
-
-
-def test_a_file_of_other_bytes_is_refused(tmp_path):
-    path = tmp_path / "agent.json"
-    path.write_bytes(b"\xff\xfe\x00\x01")
-    with pytest.raises(ib.errors.InvalidInput, match="not a JSON file"):
         ib.Agent.load(path, ib.LCB())
 
 
@@ -295,13 +250,6 @@ def test_a_copy_has_a_state_of_its_own_and_makes_the_same_choices(copied, policy
     while original.pending:
         original.observe(next(iter(original.pending.values())), 0.5)
     assert [original.pull() for _ in range(5)] == later
-
-
-def test_a_copy_can_take_new_arms_on():
-    agent = played(ib.LCB())
-    twin = copy.copy(agent)
-    assert twin.add_arm() == 3
-    assert (agent.n_arms, twin.n_arms) == (3, 4)
 
 
 def test_the_repr_says_who_plays_and_how_far_it_is():

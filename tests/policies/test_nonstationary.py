@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from policy_rules import assert_follows, random_losses, share, trace, unseen_first
+from policy_rules import assert_follows, random_losses, unseen_first
 
 import influential_bandits as ib
 
@@ -111,38 +111,6 @@ def test_a_turn_of_mucb_passes_to_the_best_if_its_arm_is_not_eligible():
     assert agent.select() == 0
     assert agent.select([False, True, True]) == 1
     assert agent.select([False, False, True]) == 2
-
-
-def test_the_first_choices_are_those_computed_by_hand():
-    # The window of two rounds forgets the worse arm as soon as the better was pulled twice.
-    assert trace(ib.SlidingWindowLCB(window=2), [1.0, 0.0], 7) == [0, 1, 1, 0, 1, 1, 0]
-    # t=6: −2√(0.6·log 5 / 4) = −0.983 against 1 − 2√(0.6·log 5) = −0.965; t=7: −0.93 and −1.07
-    assert trace(ib.DiscountedLCB(discount=1.0), [0.0, 1.0], 7) == [0, 1, 0, 0, 0, 0, 1]
-    # Turns in rounds 1, 2 and 5, 6; t=3: −1.48 against −0.48; t=4: −1.18 against −0.67
-    assert trace(ib.MUCB(exploration=0.5), [0.0, 1.0], 6) == [0, 1, 0, 0, 0, 1]
-
-
-@pytest.mark.parametrize(
-    "policy",
-    [ib.SlidingWindowLCB(window=100), ib.DiscountedLCB(), ib.MUCB(exploration=0.5)],
-    ids=repr,
-)
-def test_ties_go_to_the_smallest_arm(policy):
-    assert trace(policy, [0.5, 0.5, 0.5], 9) == [0, 1, 2] * 3
-
-
-def test_the_better_arm_is_found_again_after_a_change():
-    def loss(t, arm, n):
-        return 0.4 if arm == 0 else 0.9 if t <= 1000 else 0.1
-
-    fresh = [
-        ib.SlidingWindowLCB(window=200, loss_range=0.5),
-        ib.DiscountedLCB(discount=0.98, loss_range=0.2),
-        ib.MUCB(window=20, exploration=0.2, planned_rounds=1500, loss_range=0.3),
-    ]
-    for policy in fresh:
-        assert share(policy, loss, 1500, arm=1, last=200) > 0.8, policy
-    assert share(ib.MOSS(loss_range=0.3), loss, 1500, arm=1, last=200) < 0.1
 
 
 @pytest.mark.parametrize(

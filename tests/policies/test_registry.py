@@ -112,19 +112,6 @@ def test_settings_that_a_policy_does_not_have_are_refused(text, mentions, refuse
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "InfluentialLCB(influence_bound=-1)",
-        "InfluentialLCB(influence_bound='x')",
-        "InfluentialLCB(opening='x')",
-    ],
-)
-def test_settings_without_meaning_are_refused_by_the_policy(text, refused):
-    with refused(ib.errors.InvalidInput, "must be"):
-        policy_from_text(text)
-
-
-@pytest.mark.parametrize(
     "policy",
     [
         ib.LCB(),
@@ -299,8 +286,3 @@ class Labelled(ib.Policy):
 )
 def test_a_label_names_what_is_not_usual(policy, label):
     assert policy.label == label
-
-
-def test_a_label_names_its_policy():
-    for policy in (ib.InfluentialLCB(influence_bound=2.0), ib.EXP3(low=-1.0), ib.LCB()):
-        assert policy_from_text(policy.label) == policy

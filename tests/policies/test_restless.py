@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from policy_rules import assert_follows, random_losses, share, trace, unseen_first
+from policy_rules import assert_follows, random_losses, unseen_first
 
 import influential_bandits as ib
 
@@ -42,13 +42,6 @@ def test_dsee_follows_its_schedule(exploration, latest):
     assert_follows(policy, rule, arms=ARMS, losses=LOSSES, latest=latest)
 
 
-def test_the_first_choices_are_those_computed_by_hand():
-    # One of each; 1 < log 3, so four of each; then 5 > log t, and exploitation lasts 2, 8, 32, …
-    expected = [0, 1] + [0] * 4 + [1] * 4 + [1] * 2 + [1] * 8 + [1] * 32
-    assert trace(ib.DSEE(), [1.0, 0.0], len(expected)) == expected
-    assert trace(ib.DSEE(), [0.0, 0.0], len(expected)) == [0, 1] + [0] * 4 + [1] * 4 + [0] * 42
-
-
 def test_the_best_eligible_arm_stands_in_for_a_scheduled_one():
     agent = ib.Agent(ib.DSEE(exploration=30.0), 3)
     for loss in (0.5, 0.9, 0.2):
@@ -71,10 +64,6 @@ def test_a_new_arm_is_pulled_once_and_explored_in_its_turn():
         choices.append(ticket.arm)
         agent.observe(ticket, 2.0)
     assert choices == [new, 0]
-
-
-def test_the_better_of_two_arms_is_found():
-    assert share(ib.DSEE(), lambda t, arm, n: [0.6, 0.4][arm], 1000, arm=1, last=500) > 0.8
 
 
 def test_a_wrong_setting_is_refused():

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from policy_rules import assert_follows, random_losses, share, trace, unseen_first
+from policy_rules import assert_follows, random_losses, unseen_first
 
 import influential_bandits as ib
 
@@ -75,32 +75,6 @@ def test_rless_ucb_extrapolates_to_the_round(epsilon, latest):
     policy = ib.RLessUCB(epsilon, alpha=2.5, sigma=NOISE)
     rule = rule_of(epsilon, to_the_round)
     assert_follows(policy, rule, arms=ARMS, losses=LOSSES, latest=latest)
-
-
-def test_windows_are_those_of_the_paper_whenever_it_allows_a_power_of_two():
-    for h in (1, 2, 4, 64):
-        assert recent_window(4 * h, 0.25) == (math.floor(0.25 * 4 * h), 4 * h)
-
-
-@pytest.mark.parametrize("code", [ib.REdUCB, ib.RLessUCB])
-def test_the_first_choices_are_those_computed_by_hand(code):
-    # Two losses of each arm make the first blocks; flat losses extrapolate to themselves.
-    assert trace(code(epsilon=0.5, sigma=0.001), [1.0, 0.0], 7) == [0, 1, 0, 1, 1, 1, 1]
-    assert trace(code(), [0.5], 6) == [0] * 6
-
-
-def test_an_arm_that_will_be_the_best_is_waited_for():
-    """Arm 1 starts as the worse one and improves with its own pulls, or with time."""
-
-    def rested(t, arm, n):
-        return 0.5 if arm == 0 else max(1.0 - 0.005 * n, 0.0)
-
-    def restless(t, arm, n):
-        return 0.5 if arm == 0 else max(1.0 - 0.002 * t, 0.0)
-
-    for code, loss in ((ib.REdUCB, rested), (ib.RLessUCB, restless)):
-        assert share(code(sigma=0.01), loss, 800, arm=1, last=200) > 0.9, code
-    assert share(ib.MOSS(), rested, 800, arm=1, last=200) < 0.5
 
 
 @pytest.mark.parametrize("code", [ib.REdUCB, ib.RLessUCB])

@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 import pytest
-from policy_rules import assert_follows, losses_of, random_losses, share, trace, unseen_first
+from policy_rules import assert_follows, losses_of, random_losses, unseen_first
 
 import influential_bandits as ib
 from influential_bandits.policies.dyadic_windows import LEVELS, add_to_blocks
@@ -96,35 +96,12 @@ def test_fewa_filters_on_expanding_windows(alpha, noise, latest):
     assert_follows(ib.FEWA(alpha, noise), rule, arms=ARMS, losses=LOSSES, latest=latest)
 
 
-def test_the_first_choices_are_those_computed_by_hand():
-    # t=4: −√(8·log 4 / 2) = −2.4 against 1 − √(8·log 4) = −2.3; t=5: 3 losses still make windows
-    # of 1 and 2, −√(8·log 5 / 2) = −2.54 against 1 − √(8·log 5) = −2.59
-    assert trace(ib.RAWUCB(), [0.0, 1.0], 5) == [0, 1, 0, 0, 1]
-    # The bound of window 1 is 2·0.1·√(2·log(2·3^0.06)) = 0.25 in round 3: arm 1 never passes.
-    assert trace(ib.FEWA(alpha=0.06, sigma=0.1), [0.0, 1.0], 6) == [0, 1, 0, 0, 0, 0]
-
-
 def test_of_the_arms_that_the_filter_leaves_fewa_pulls_the_one_observed_least():
     agent = ib.Agent(ib.FEWA(), 3)
     for arm in (0, 0, 0, 1, 1, 2, 2, 2):
         agent.observe(agent.pull(arm), 0.5)
     assert agent.select() == 1
     assert agent.select([True, False, True]) == 0
-
-
-def test_ties_go_to_the_smallest_arm():
-    assert trace(ib.FEWA(), [0.5, 0.5, 0.5], 9) == [0, 1, 2] * 3
-    # A third loss makes no new window, so that arm 0 is level again in round 8.
-    assert trace(ib.RAWUCB(), [0.5, 0.5, 0.5], 9) == [0, 1, 2, 0, 1, 2, 0, 0, 1]
-
-
-def test_an_arm_that_has_rotted_is_left():
-    def loss(t, arm, n):
-        return 0.5 if arm == 0 else float(n >= 400)
-
-    for policy in (ib.RAWUCB(alpha=1.4, sigma=0.05), ib.FEWA(alpha=0.06, sigma=0.05)):
-        assert share(policy, loss, 600, arm=1, last=150) < 0.1, policy
-    assert share(ib.LCB(), loss, 600, arm=1, last=150) > 0.5
 
 
 @pytest.mark.parametrize("code", [ib.RAWUCB, ib.FEWA])

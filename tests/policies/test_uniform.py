@@ -39,10 +39,3 @@ def test_choices_depend_on_seed_and_instance_but_not_on_noise():
         for j in range(i):
             # 200 independent choices of 3 agree in 67 ± 6.7; all four fail with p < 1e-9.
             assert (streams[i] == streams[j]).sum() < 120
-
-
-def test_consecutive_choices_are_independent():
-    """Pairs of choices of 2 arms: chi-squared with 1 degree of freedom below its 1 − 1e-6."""
-    arms = ib.simulate(ib.counterexample(), ib.Uniform(), 20_001, record="choices").choices[0, 0]
-    same = int((arms[1:] == arms[:-1]).sum())
-    assert (2 * same - 20_000) ** 2 / 20_000 < 23.93

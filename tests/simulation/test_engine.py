@@ -97,13 +97,6 @@ def test_instances_can_be_split_over_calls():
     assert np.array_equal(rest.choices, whole.choices[:0:-1])
 
 
-def test_instances_and_seeds_have_streams_of_their_own():
-    instance = ib.random_instance(n_arms=3, seed=0)
-    run = ib.simulate([instance] * 3, ib.LCB(), 500, NOISE, range(3), record="choices")
-    runs = {tuple(arms) for arms in run.choices.reshape(9, -1).tolist()}
-    assert len(runs) == 9
-
-
 def test_seeds_may_be_any_iterable():
     instance = ib.counterexample()
     runs = [
@@ -112,12 +105,6 @@ def test_seeds_may_be_any_iterable():
     ]
     assert same(*runs)
     assert runs[0].seeds.dtype == np.uint64
-
-
-def test_the_largest_seed_is_a_seed():
-    run = ib.simulate(ib.counterexample(), ib.Uniform(), 50, seeds=[2**64 - 1, 0], record="choices")
-    assert run.seeds.tolist() == [2**64 - 1, 0]
-    assert not np.array_equal(run.choices[0, 0], run.choices[0, 1])
 
 
 @pytest.mark.parametrize(
@@ -213,15 +200,6 @@ def test_recorded_noise_has_a_row_for_each_seed():
     assert same(together, batched)
 
 
-def test_one_row_of_recorded_noise_serves_all_seeds():
-    row = np.random.default_rng(0).normal(size=90)  # more rounds than needed
-    run = ib.simulate(
-        worlds(), ib.LCB(), 80, ib.RecordedNoise(row), seeds=range(3), record="choices"
-    )
-    assert np.array_equal(run.choices[:, 0], run.choices[:, 1])
-    assert np.array_equal(run.choices[:, 0], run.choices[:, 2])
-
-
 def test_long_horizons_take_constant_memory():
     """A run keeps its checkpoints only."""
     horizon = 2 * 10**7
@@ -299,13 +277,6 @@ def test_bad_input_gets_one_clear_sentence(wrong, message):
     assert len(str(refusal.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("scale", [-1.0, -1e-300, math.nan, math.inf, "1", None, True])
-@pytest.mark.parametrize("noise", [ib.GaussianNoise, ib.UniformNoise])
-def test_a_bad_noise_scale_is_refused(noise, scale):
-    with pytest.raises(ib.errors.InvalidInput, match=r"noise (sigma|bound) must (not )?be"):
-        noise(scale)
-
-
 @pytest.mark.parametrize("arm", [2, -1, 10**12])
 @pytest.mark.parametrize("until", [0, 1, 36])
 def test_a_policy_that_chooses_an_arm_out_of_range_is_named_with_round_and_value(arm, until):
@@ -315,23 +286,6 @@ def test_a_policy_that_chooses_an_arm_out_of_range_is_named_with_round_and_value
         ib.simulate(ib.counterexample(), policy, 100, seeds=[5, 6], instance_numbers=[4])
     if until > 0:
         ib.simulate(ib.counterexample(), policy, until)
-
-
-def test_a_policy_that_does_not_compile_gets_a_message_that_shows_the_culprit():
-    @dataclass(frozen=True)
-    class Hopeful(ib.Policy):
-        @staticmethod
-        def select(c, s, t, eligible, rng):
-            return s.wisdom[0]
-
-    for attempt in (
-        lambda: ib.simulate(ib.counterexample(), Hopeful(), 10),
-        lambda: ib.Agent(Hopeful(), 2).select(),
-    ):
-        with pytest.raises(ib.errors.InvalidPolicy, match="Hopeful cannot be compiled") as refusal:
-            attempt()
-        assert "wisdom" in str(refusal.value)
-        assert "test_engine.py" in str(refusal.value), "where the mistake is should be said"
 
 
 @pytest.mark.parametrize("name", ["init", "select", "pulled", "observed"])
@@ -345,12 +299,6 @@ def test_a_policy_function_that_is_a_method_is_refused(name):
         ib.errors.InvalidPolicy, match=rf"Methodical.{name} must be a @staticmethod"
     ):
         ib.simulate(ib.counterexample(), policy, 10)
-
-
-@pytest.mark.parametrize("value", ["text", None, (1, 2), np.zeros(2), [1.0], 1j])
-def test_a_parameter_that_is_no_number_is_refused(value):
-    with pytest.raises(ib.errors.InvalidPolicy, match="Fixed: parameter first must be a number"):
-        ib.simulate(ib.counterexample(), Fixed(first=value), 10)
 
 
 def test_parameters_may_be_numpy_numbers():
@@ -369,12 +317,13 @@ from influential_bandits.simulation.kernels import advance_runs
 policy = ib.InfluentialLCB()
 ib.simulate(ib.random_instance(n_arms=3, seed=0), policy, 50, ib.GaussianNoise(1.0))
 low_rank = ib.random_instance(5, seed=1, rank=2)  # making one may compile, playing it must not
+many = ib.random_instance(50, seed=1)
 others = {
     "other seeds": lambda: ib.simulate(
         ib.random_instance(3, seed=0), policy, 50, ib.GaussianNoise(1.0), seeds=range(7)
     ),
     "another K": lambda: ib.simulate(ib.random_instance(5, seed=1), policy, 70),
-    "a tree": lambda: ib.simulate(ib.random_instance(50, seed=1), policy, 70),
+    "a tree": lambda: ib.simulate(many, policy, 70),
     "one arm": lambda: ib.simulate(ib.random_instance(1, seed=1), policy, 70),
     "low rank": lambda: ib.simulate(low_rank, policy, 70),
     "sparse": lambda: ib.simulate(

@@ -120,24 +120,3 @@ def test_engine_and_stepwise_loop_choose_the_same_arms_with_a_tree():
         run = ib.simulate(instance, policy, 300, ib.GaussianNoise(1.0), seeds=[7], record="choices")
         arms, _, _ = stepwise(instance, policy, 300, ib.GaussianNoise(1.0), 7, 0)
         assert run.choices[0, 0].tolist() == arms
-
-
-def test_observed_losses_are_expected_losses_plus_the_noise_of_the_round():
-    noise = ib.RecordedNoise([0.5, -0.25, 4.0, 0.0])
-    environment = ib.Environment(ib.counterexample(), noise)
-    assert [environment.pull(arm) for arm in (1, 1, 0, 1)] == [1.5, 2.75, 7.0, 6.0]
-
-
-def test_all_policies_meet_the_same_noise():
-    """The noise of a round depends on seed, instance and round, not on who plays or what."""
-    instance = ib.Instance(np.zeros((2, 2)), np.zeros(2))
-    for noise in (ib.GaussianNoise(1.0), ib.UniformNoise(1.0)):
-        heard = [
-            [environment.pull(arm) for arm in arms]
-            for environment, arms in (
-                (ib.Environment(instance, noise, 3, 5), [0] * 20),
-                (ib.Environment(instance, noise, 3, 5), [0, 1] * 10),
-            )
-        ]
-        assert heard[0] == heard[1]
-        assert len(set(heard[0])) == 20

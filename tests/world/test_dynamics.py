@@ -13,7 +13,6 @@ import influential_bandits as ib
 from influential_bandits.world.dynamics import (
     add_row,
     advance,
-    borrowed_world,
     deviation,
     ordered_dot,
     start_progress,
@@ -31,14 +30,6 @@ def test_a_dot_product_is_summed_in_the_stated_order(size, seed):
     for i in range(whole, size):
         total += float(a[i] * b[i])
     assert ordered_dot(a, b) == total
-
-
-@given(instances(memory=memories()))
-def test_nothing_deviates_before_the_first_pull(instance):
-    progress = start_progress(instance.world)
-    assert not progress.counts.any()
-    for arm in range(instance.n_arms):
-        assert deviation(instance.world, progress, arm, 1) == 0.0
 
 
 @given(instances(memory=memories()), st.data())
@@ -59,18 +50,6 @@ def test_rows_add_up_to_the_deviation_of_all_arms(exact_world, rounding, instanc
     for j in range(instance.n_arms):
         error = abs(Fraction(high[j]) + Fraction(low[j]) - exact.deviation[j])
         assert error <= bound * exact.deviation_size[j]
-
-
-@given(st.data())
-def test_rows_of_exact_matrices_add_up_without_any_error(exact_world, data):
-    instance = data.draw(instances(families=("eighths", "singular eighths")))
-    exact = exact_world(instance)
-    high, low = np.zeros((2, instance.n_arms))
-    for arm in data.draw(pulls(instance.n_arms)):
-        add_row(instance.world, arm, high, low)
-        exact.pull(arm)
-    assert [Fraction(x) for x in high] == exact.deviation
-    assert not low.any()
 
 
 def rested(kind):
@@ -127,16 +106,6 @@ def deviations_after(world, progress, arms, out):
         out[arm] = deviation(world, progress, arm, arms.size + 1)
 
 
-@numba.njit
-def deviations_after_borrowed(world, progress, arms, out):
-    """The same through arrays without an owner, as the engine does it."""
-    lent = borrowed_world(world)
-    for t in range(arms.size):
-        advance(lent, progress, arms[t], t + 1)
-    for arm in range(out.size):
-        out[arm] = deviation(lent, progress, arm, arms.size + 1)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_losses_do_not_drift_in_a_million_pulls(kind, exact_world, rounding):
@@ -155,7 +124,3 @@ def test_losses_do_not_drift_in_a_million_pulls(kind, exact_world, rounding):
         computed, exact.losses_after(counts), exact.magnitudes_after(counts), strict=True
     ):
         assert abs(Fraction(value) - expected) <= 12 * rounding * magnitude
-
-    lent_progress, lent = start_progress(instance.world), np.empty(5)
-    deviations_after_borrowed(instance.world, lent_progress, arms, lent)
-    assert lent.tobytes() == computed.tobytes()

@@ -260,41 +260,6 @@ def test_vector_environments_need_a_reset_and_fitting_seeds(refused):
         ib.InfluentialBanditVectorEnv(1, observe="everything")
 
 
-@pytest.mark.parametrize("mode", ["sync", pytest.param("async", marks=pytest.mark.long)])
-def test_environments_side_by_side_play_like_single_ones(mode):
-    # Spawned, because a process with threads, as numba may start them, must not be forked.
-    options = {"vector_kwargs": {"context": "spawn"}} if mode == "async" else {}
-    envs = gymnasium.make_vec(
-        NAME,
-        num_envs=2,
-        vectorization_mode=mode,
-        instance=INSTANCE,
-        noise=NOISE,
-        horizon=len(ACTIONS),
-        observe="counts",
-        **options,
-    )
-    try:
-        envs.reset(seed=11)  # Gymnasium gives the seeds 11 and 12
-        rewards = []
-        for n, action in enumerate(ACTIONS, start=1):
-            observation, reward, terminated, truncated, _ = envs.step(np.array([action, action]))
-            rewards.append(reward.tolist())
-            assert (
-                observation["counts"].tolist()
-                == [np.bincount(ACTIONS[:n], minlength=3).tolist()] * 2
-            )
-            assert not terminated.any()
-            assert truncated.tolist() == [n == len(ACTIONS)] * 2
-        expected = [rewards_of_the_world(seed) for seed in (11, 12)]
-        assert np.transpose(rewards).tolist() == expected
-        # The next step starts new episodes.
-        observation, *_ = envs.step(np.array([0, 0]))
-        assert not observation["counts"].any()
-    finally:
-        envs.close()
-
-
 # Settings
 
 
@@ -310,12 +275,6 @@ def test_the_spaces_are_those_of_the_instance():
     assert env.action_space == gymnasium.spaces.Discrete(3)
     assert env.observation_space["counts"].high.tolist() == [len(ACTIONS)] * 3
     assert env.observation_space["loss"].shape == (1,)
-
-
-def test_gymnasium_hands_over_the_instance_unchanged():
-    instance = made().unwrapped.instance
-    assert instance == INSTANCE
-    assert not instance.initial_loss.flags.writeable
 
 
 @pytest.mark.parametrize("horizon", [0, -5, 2.5, "10", None, True])

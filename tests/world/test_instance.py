@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import (
     KINDS,
-    alike_instances,
     factors,
     initial_losses,
     instances,
@@ -68,22 +67,6 @@ def test_losses_that_are_no_numbers_are_refused(bad, refused):
         ib.Instance(np.eye(2), bad)
 
 
-@pytest.mark.parametrize(
-    ("matrix", "mention"),
-    [
-        (np.zeros((2, 3)), "(2, 3)"),
-        ([[1.0, math.nan], [math.nan, 1.0]], "nan"),
-        ([[1.0, 0.5], [0.0, 1.0]], "symmetric"),
-        (np.zeros((0, 0)), "at least 1"),
-        ("ab", "'ab'"),
-    ],
-    ids=["not square", "not finite", "asymmetric", "no arms", "no numbers"],
-)
-def test_matrices_that_are_no_interaction_are_refused(matrix, mention, refused):
-    with refused(InvalidInstance, "interaction", mention):
-        ib.Instance(matrix, [1.0, 1.0])
-
-
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_an_indefinite_interaction_is_refused_unless_admitted(kind, refused):
     matrix = scipy.sparse.csr_array(np.array(INDEFINITE)) if kind == "sparse" else INDEFINITE
@@ -91,19 +74,6 @@ def test_an_indefinite_interaction_is_refused_unless_admitted(kind, refused):
         ib.Instance(matrix, [0.0, 0.0])
     admitted = ib.Instance(matrix, [0.0, 0.0], definite=False)
     assert not admitted.definite
-
-
-def test_an_eigenvalue_of_minus_one_millionth_is_refused(refused):
-    low = 1e-6
-    matrix = [[1 - low / 2, 1 + low / 2], [1 + low / 2, 1 - low / 2]]
-    with refused(InvalidInstance, "eigenvalue is -1e-06"):
-        ib.Instance(matrix, [0.0, 0.0])
-
-
-@pytest.mark.parametrize("rank", [1, 2, 5])
-def test_a_rounded_gram_matrix_of_deficient_rank_is_accepted(rank):
-    b = np.random.default_rng(rank).normal(size=(rank, 6))
-    assert ib.Instance(b.T @ b, np.zeros(6)).definite
 
 
 @pytest.mark.parametrize(
@@ -125,7 +95,7 @@ def test_names_that_do_not_name_each_arm_once_are_refused(names, mention, refuse
 
 @pytest.mark.parametrize("memory", [0.0, -0.5, 1.5, math.nan, math.inf, "1", None, True, [1.0]])
 def test_a_memory_outside_of_its_interval_is_refused(memory, refused):
-    with refused(InvalidInstance, "memory", "(0, 1]", str(memory)):
+    with refused(InvalidInstance, "memory", "above 0 and at most 1", str(memory)):
         ib.Instance(np.eye(2), [0.0, 0.0], memory=memory)
 
 
@@ -173,13 +143,6 @@ def test_what_holds_without_fading_only_says_so_when_influence_fades(ask, refuse
 
 
 # Answers
-
-
-def test_the_simplest_world_has_one_arm():
-    instance = ib.Instance([[2.0]], [1.0])
-    assert instance.n_arms == 1
-    assert instance.losses([3]).tolist() == [7.0]
-    assert instance.total_loss([3]) == 1.0 + 3.0 + 5.0
 
 
 @given(instances_and_counts(families=EXACT_FAMILIES))
@@ -239,31 +202,14 @@ def test_total_losses_of_many_counts_are_those_of_each(given_pair, rows, columns
         assert totals[place] == instance.total_loss(stack[place])
 
 
-@given(alike_instances(), st.integers(0, 10**6))
-def test_representations_answer_alike_up_to_rounding(exact_world, rounding, alike, count):
-    counts = [count] * alike.dense.n_arms
-    magnitude = exact_world(alike.low_rank).total_magnitude(counts)
-    # The dense and the sparse matrix are rounded Gram matrices, with up to arms + 1 roundings in
-    # each entry; the answers have those of the other properties above.
-    bound = 10 * (alike.dense.n_arms + 2) * rounding * magnitude
-    totals = [Fraction(instance.total_loss(counts)) for instance in alike]
-    assert max(totals) - min(totals) <= bound
-    for i in range(len(counts)):
-        losses = [Fraction(instance.losses(counts)[i]) for instance in alike]
-        assert (
-            max(losses) - min(losses)
-            <= 10
-            * (alike.dense.n_arms + 2)
-            * rounding
-            * (exact_world(alike.low_rank).magnitudes_after(counts)[i])
-        )
-
-
 def test_a_hundred_thousand_arms_of_low_rank_answer_exactly_in_little_memory():
     arms, rank = 100_000, 16
     eighths = np.random.default_rng(0).integers(-16, 17, (arms, rank))
     f, loss, counts = eighths / 8, np.zeros(arms), np.ones(arms)
-    ib.Instance(ib.LowRankInteraction(f[:10]), loss[:10]).total_loss(counts[:10])  # compile
+    few = ib.Instance(ib.LowRankInteraction(f[:10]), loss[:10])
+    few.total_loss(counts[:10])  # compile, which takes memory of its own
+    ib.Environment(few).pull(0)
+    ib.Environment(few).expected_losses()
     tracemalloc.start()
     try:
         instance = ib.Instance(ib.LowRankInteraction(f), loss)
@@ -297,18 +243,6 @@ def test_an_answer_that_took_effort_is_made_once():
 
 
 # Immutability
-
-
-def every_array(instance):
-    yield from (instance.initial_loss, instance.linear_term, instance.interaction.values)
-    yield from instance.world[1:5]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_array_of_an_instance_can_be_written(kind):
-    instance = ib.Instance(interaction(np.eye(2), kind), [0.0, 0.0])
-    for array in every_array(instance):
-        assert not array.flags.writeable or array.size == 0
 
 
 @pytest.mark.parametrize(
@@ -390,16 +324,6 @@ def test_instances_differ_in_every_part():
             assert (one == other) is (i == j)
     assert len(set(different)) == len(different)
     assert different[0] != np.eye(2).tolist()
-
-
-def test_default_names_are_names():
-    assert ib.Instance([[1.0]], [0.0]) == ib.Instance([[1.0]], [0.0], arm_names=["0"])
-
-
-def test_zeros_of_both_signs_are_equal_and_hash_alike():
-    one, other = ib.Instance([[1.0]], [0.0]), ib.Instance([[1.0]], [-0.0])
-    assert one == other
-    assert hash(one) == hash(other)
 
 
 def test_repr_says_size_kind_and_scale():
@@ -489,18 +413,6 @@ def test_a_file_gives_back_the_instance(kind, tmp_path):
 def test_an_indefinite_instance_stays_so_in_a_file(tmp_path):
     ib.Instance(INDEFINITE, [0.0, 0.0], definite=False).save(tmp_path / "instance.json")
     assert not ib.Instance.load(tmp_path / "instance.json").definite
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"{", b"\xff\xfe\x00", b"not json"],
-    ids=["empty", "cut off", "not text", "no JSON"],
-)
-def test_a_file_that_is_no_json_is_refused_by_name(content, tmp_path, refused):
-    path = tmp_path / "instance.json"
-    path.write_bytes(content)
-    with refused(InvalidInstance, "instance.json", "JSON"):
-        ib.Instance.load(path)
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,13 @@
 
 import copy
 import pickle
-import sys
-import tracemalloc
 
-import forked
 import numpy as np
 import pytest
 import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import FAMILIES, KINDS, factors, interaction, symmetric_matrices
+from strategies import KINDS, factors, interaction
 
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInstance
@@ -252,30 +249,6 @@ def test_whatever_is_given_becomes_the_fitting_interaction():
 # Immutability
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_nothing_of_an_interaction_can_be_assigned(kind):
-    made = interaction(np.eye(2), kind)
-    fields = [
-        "values",
-        "columns",
-        "offsets",
-        "diagonal",
-        "definite",
-        "max_abs",
-        "n_arms",
-        "vouched",
-    ]
-    assert [field for field in fields if assignable(made, field)] == []
-
-
-def assignable(made, field):
-    try:
-        setattr(made, field, getattr(made, field))
-    except AttributeError:
-        return False
-    return True
-
-
 def arrays_of(made):
     yield from (made.values, made.columns, made.offsets, made.diagonal)
     yield from made.squares or ()
@@ -340,13 +313,6 @@ def test_the_given_sparse_matrix_is_left_as_it_was():
 # Equality, hash and files
 
 
-@given_kind_and_factors
-def test_equal_numbers_make_equal_interactions_with_equal_hashes(kind, f):
-    one, other = interaction(f, kind), interaction(f.copy(), kind)
-    assert one == other
-    assert hash(one) == hash(other)
-
-
 def test_interactions_differ_in_numbers_shape_and_representation():
     different = [
         ib.DenseInteraction(np.eye(2)),
@@ -369,21 +335,6 @@ def test_zeros_of_both_signs_are_equal_and_hash_alike():
         one, other = make([[0.0]]), make([[-0.0]])
         assert one == other
         assert hash(one) == hash(other)
-
-
-@given(symmetric_matrices(), factors(FAMILIES), st.booleans())
-def test_json_gives_back_every_bit(matrix, f, vouched):
-    for made in (
-        ib.DenseInteraction(matrix),
-        ib.LowRankInteraction(f),
-        ib.SparseInteraction(csr(matrix), vouched=vouched),
-    ):
-        again = interaction_from_json(made.to_json())
-        assert type(again) is type(made)
-        assert again.values.tobytes() == made.values.tobytes()
-        assert np.array_equal(again.columns, made.columns)
-        assert np.array_equal(again.offsets, made.offsets)
-        assert again.vouched == made.vouched
 
 
 def test_an_unknown_kind_is_refused(refused):
@@ -417,40 +368,7 @@ def test_sparse_data_that_make_no_sense_are_refused(field, bad, refused):
         interaction_from_json({**SPARSE, field: bad})
 
 
-@pytest.mark.parametrize("column", [2, -(10**6)])
-def test_a_sparse_column_out_of_range_is_refused(column):
-    # In a process of its own: SciPy does not check what it is given and may write anywhere.
-    script = f"""
-from influential_bandits.errors import InvalidInstance
-from influential_bandits.world.interaction import interaction_from_json
-try:
-    interaction_from_json({{**{SPARSE!r}, "columns": [0, {column}]}})
-except InvalidInstance as error:
-    print(error)
-"""
-    done = forked.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert str(column) in done.stdout
-
-
 # Size
-
-
-def test_a_hundred_thousand_arms_of_low_rank_take_memory_for_the_factors_only():
-    arms, rank = 100_000, 16
-    f = np.random.default_rng(0).normal(size=(arms, rank))
-    x = np.ones(arms)
-    tracemalloc.start()
-    try:
-        made = ib.LowRankInteraction(f)
-        assert made.rows([0, arms - 1]).shape == (2, arms)
-        assert made.times(x).shape == made.diagonal.shape == (arms,)
-        assert made.max_abs == made.diagonal.max()
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    # One copy of F, and while it is checked and used a few vectors of the size of F at most.
-    assert peak <= 3 * f.nbytes
 
 
 # --- as an array ---

@@ -3,7 +3,6 @@
 Statistical tests use fixed seeds; each would fail for right noise with probability 1e-6.
 """
 
-import dataclasses
 import json
 import math
 from dataclasses import dataclass
@@ -38,13 +37,6 @@ def test_no_noise_is_none():
     assert not drawn(ib.NoNoise(), 10).any()
 
 
-def test_gaussian_noise_is_normal_with_the_given_deviation():
-    values = drawn(ib.GaussianNoise(0.3), ROUNDS)
-    assert scipy.stats.kstest(values / 0.3, "norm").pvalue > ERROR_RATE
-    score = abs(values.mean()) / 0.3 * math.sqrt(ROUNDS)
-    assert score < scipy.stats.norm.isf(ERROR_RATE / 2)
-
-
 def test_uniform_noise_is_uniform_between_its_bounds_and_never_outside():
     values = drawn(ib.UniformNoise(2.5), ROUNDS)
     assert (np.abs(values) < 2.5).all()
@@ -56,18 +48,6 @@ def test_noises_of_one_seed_come_from_the_same_draws():
     one, two = drawn(ib.GaussianNoise(1.0), 10), drawn(ib.GaussianNoise(2.0), 10)
     assert (two == 2.0 * one).all()
     assert (np.sign(drawn(ib.UniformNoise(1.0), 10)) == np.sign(one)).all()
-
-
-@pytest.mark.parametrize(
-    "noise", [ib.GaussianNoise(0.0), ib.UniformNoise(0.0), ib.GaussianNoise(0)]
-)
-def test_a_scale_of_zero_is_no_noise(noise):
-    assert not drawn(noise, 10).any()
-
-
-def test_noises_default_to_a_scale_of_one():
-    assert ib.GaussianNoise() == ib.GaussianNoise(1.0)
-    assert ib.UniformNoise() == ib.UniformNoise(1.0)
 
 
 @pytest.mark.parametrize(
@@ -97,26 +77,6 @@ def test_noises_are_equal_by_their_numbers_and_kind():
             assert (one == other) is (i == j)
     assert len(set(different)) == len(different)
     assert hash(ib.RecordedNoise([1.0, 2.0])) == hash(ib.RecordedNoise([[1.0, 2.0]]))
-
-
-def test_recorded_zeros_of_both_signs_are_equal_and_hash_alike():
-    one, other = ib.RecordedNoise([0.0]), ib.RecordedNoise([-0.0])
-    assert one == other
-    assert hash(one) == hash(other)
-
-
-@pytest.mark.parametrize(
-    ("noise", "field"),
-    [
-        (ib.GaussianNoise(1.0), "sigma"),
-        (ib.UniformNoise(1.0), "bound"),
-        (ib.RecordedNoise([1.0]), "values"),
-    ],
-    ids=["Gaussian", "uniform", "recorded"],
-)
-def test_noises_never_change(noise, field):
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        setattr(noise, field, 2.0)
 
 
 def test_recorded_noise_never_changes():
@@ -211,15 +171,6 @@ class Laplace(ib.Noise):
 
 
 @dataclass(frozen=True)
-class Clicks(ib.Noise):
-    """Losses of 0 and 1."""
-
-    @staticmethod
-    def observe(c, t, arm, expected, rng):
-        return uniform(rng, 0) < expected
-
-
-@dataclass(frozen=True)
 class Told(ib.Noise):
     """Tells all that it is told."""
 
@@ -239,15 +190,6 @@ def pulls(noise, arms, seed=0, world=None):
 def test_a_noise_is_told_its_parameters_the_round_the_arm_and_the_expected_loss():
     assert pulls(Told(), [1, 0]) == [1.0 + 11_000 + 1, 2.0 + 20_000 + 1]
     assert pulls(Told(np.int64(1), odd=np.False_), [1]) == [12.0]
-
-
-def test_a_noise_of_the_users_has_the_law_that_it_says():
-    still = ib.Instance(np.zeros((2, 2)), [0.0, 0.3])
-    losses = np.array(pulls(Laplace(2.0), [0] * 4000, world=still))
-    assert scipy.stats.kstest(losses, scipy.stats.laplace(scale=2.0).cdf).pvalue > ERROR_RATE
-    clicked = pulls(Clicks(), [1] * 4000, world=still)
-    assert set(clicked) == {0.0, 1.0}
-    assert abs(np.mean(clicked) - 0.3) < 5 * (0.3 * 0.7 / 4000) ** 0.5
 
 
 def test_engine_scenario_environment_and_gymnasium_give_the_same_bits():
@@ -301,10 +243,10 @@ def test_a_subclass_of_a_noise_of_the_package_may_say_what_is_observed():
 def test_a_noise_of_the_users_is_saved_by_its_full_name(refused):
     noise = Laplace(np.float64(0.5))
     data = json.loads(json.dumps(noise.to_json(), allow_nan=False))
-    assert data["name"].endswith("test_noise.Laplace")
+    assert data["name"].endswith("test_noise:Laplace")
     assert noise_from_json(data) == noise
-    with refused(InvalidInput, "elsewhere.Pink", "import the module"):
-        noise_from_json({"name": "elsewhere.Pink"})
+    with refused(InvalidInput, "elsewhere:Pink", "import the module"):
+        noise_from_json({"name": "elsewhere:Pink"})
 
 
 def test_what_is_wrong_with_a_noise_of_the_users_is_said(refused):
@@ -336,6 +278,18 @@ def test_what_is_wrong_with_a_noise_of_the_users_is_said(refused):
         def observe(c, t, arm, expected, rng):
             return expected + c.scael
 
+    @dataclass(frozen=True)
+    class Unseeded(ib.Noise):
+        @staticmethod
+        def observe(c, t, arm, expected, rng):
+            return expected + np.random.normal()  # noqa: NPY002 - that is the mistake
+
+    @dataclass(frozen=True)
+    class Short(ib.Noise):
+        @staticmethod
+        def observe(c, t, arm, rng):
+            return 0.0
+
     world = ib.counterexample()
     for noise, mentions in (
         (Empty(), ["Empty does not say what is observed", "observe(c, t, arm, expected, rng)"]),
@@ -343,6 +297,9 @@ def test_what_is_wrong_with_a_noise_of_the_users_is_said(refused):
         (NotStatic(), ["NotStatic.observe must be a @staticmethod"]),
         (NoData(), ["NoData.scale", "@dataclass(frozen=True)"]),
         (Laplace("wide"), ["Laplace: parameter scale must be a number", "'wide'"]),
+        (Laplace(2**63), ["parameter scale must fit 64 bits"]),
+        (Unseeded(), ["Unseeded.observe uses np.random", "ib.random.normal(rng, 0)"]),
+        (Short(), ["Short.observe(c, t, arm, rng) does not fit its call"]),
         (Nothing(), ["Nothing.observe must return the observed loss", "None"]),
         (Misspelt(), ["Misspelt.observe could not be compiled", "scael"]),
         (Laplace, ["construct it"]),

@@ -103,7 +103,6 @@ class DaskExecution(Execution):
         self._warned = False
 
     def __repr__(self) -> str:
-        """Say where the cluster is."""
         return f"DaskExecution({self._where.removeprefix(' at ') or 'on this computer'})"
 
     def _start_cluster(self, workers: int) -> Any:

@@ -64,11 +64,9 @@ class LocalExecution(Execution):
 
     @property
     def threads(self) -> int:
-        """How many threads were asked for, or one for each core."""
         return self._threads
 
     def __repr__(self) -> str:
-        """Say how many threads and processes there are."""
         return f"LocalExecution(threads={self.threads}, processes={self.processes})"
 
     def for_study(self, runs: int | None = None) -> Execution:
@@ -94,7 +92,6 @@ class LocalExecution(Execution):
         return map_in_order(work, tasks, self.threads, progress)
 
     def run(self, tasks: Sequence[Task], progress: Progress) -> None:
-        """Work on threads, with progress after every step."""
         run_tasks(tasks, self.threads, progress)
 
     def _from_processes(self, work: Work, tasks: Iterable[Any]) -> Iterator[Outcome]:

@@ -94,7 +94,6 @@ class GpuExecution(Execution):
         return count_threads(None)
 
     def __repr__(self) -> str:
-        """Say which device it is."""
         return f"GpuExecution(device={self.number})"
 
     def cut(self, simulation: Any) -> Sequence[Task]:

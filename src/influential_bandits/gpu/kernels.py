@@ -19,7 +19,7 @@ import numba
 import numpy as np
 
 from influential_bandits.gpu.choices import choose_by_estimates
-from influential_bandits.gpu.device_code import DeviceCode, reaches
+from influential_bandits.gpu.device_code import DeviceCode, reaches, same
 from influential_bandits.gpu.estimates import root_estimate
 from influential_bandits.gpu.registers import array_makers
 from influential_bandits.gpu.scratch import Room, scratch_arrays
@@ -216,7 +216,7 @@ def _scope(game: Game) -> dict[str, Any]:
         return scope | {"log": log}
     scope |= {"TAG": 0, "NOISE_TAG": 0}
     code = DeviceCode(game.digest)
-    code.stand_in(compiled.read_only, _same)
+    code.stand_in(compiled.read_only, same)
     code.stand_in(compiled.as_arm, _as_arm)
     if tag.is_own and not game.heap:
         for value, stand_in in scratch_arrays(_room(game)):
@@ -257,10 +257,6 @@ def _table_of_logarithms(rounds: int) -> Any:
         return numba_cuda.shared.array(0, kind)[t & (rounds - 1)]
 
     return jit(log_of_round, device=True, forceinline=True)
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def _as_arm(chosen: Any) -> int:
@@ -374,7 +370,7 @@ def _play(game: Game) -> list[str]:
     call = [
         "total, rest = play_rounds(",
         "    TAG, c, s, world, progress, noise, memo, noise_keys, policy_keys, row + seed,",
-        "    (total, rest), output, FIRST, LAST, fault[run],",
+        "    (total, rest), output, FIRST, LAST, fault[run], run, None, None,",
         ")",
     ]
     if not game.table:

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -136,17 +135,3 @@ def cuda_errors() -> tuple[type[Exception], ...]:
         return ()
     error = optional_module("numba.cuda.cudadrv.error")
     return optional_module("numba.cuda.cudadrv.driver").CudaAPIError, error.CudaSupportError
-
-
-def compile_ptx(kernel: Any, arguments: tuple[Any, ...], capability: tuple[int, int]) -> str:
-    """Return the PTX of a kernel for a compute capability; needs no graphics processor."""
-    dispatcher = optional_module("numba.cuda.dispatcher")
-    device = SimpleNamespace(compute_capability=capability)
-    with without_contraction():
-        before = dispatcher.get_current_device
-        dispatcher.get_current_device = lambda: device
-        try:
-            code, _ = cuda().compile_ptx(kernel, arguments, cc=capability)
-        finally:
-            dispatcher.get_current_device = before
-    return str(code)

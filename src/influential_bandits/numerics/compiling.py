@@ -22,6 +22,7 @@ from influential_bandits.numerics.recompiling import (
     merge_literals,
 )
 
+types: Any = numba_types  # made of registries, which type checkers cannot see into
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -78,30 +79,40 @@ def _interpreted(function: Function) -> Function:
     return cast("Function", run)
 
 
-def _borrow(typing_context, array):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    """Return a view without an owner: passing it around costs no atomic reference counting.
+def _borrow(typing_context, value):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+    """Return views without an owner: passing them around costs no atomic reference counting.
 
-    Only while the caller holds the array itself. Counting the references of a dozen state arrays at
-    every call would take twenty times as long as the calls themselves.
+    Of an array, or of all arrays in tuples; only while the caller holds the arrays themselves.
+    Counting the references of a dozen state arrays at every call would take twenty times as long as
+    the calls themselves.
     """
-    if not isinstance(array, numba_types.Array):
-        return None
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-        source = make_array(signature.args[0])(context, builder, arguments[0])
-        view = make_array(signature.return_type)(context, builder)
-        populate_array(
-            view,
-            data=source.data,
-            shape=cgutils.unpack_tuple(builder, source.shape),
-            strides=cgutils.unpack_tuple(builder, source.strides),
-            itemsize=source.itemsize,
-            meminfo=None,
-            parent=None,
-        )
-        return view._getvalue()
+        return _without_owner(context, builder, signature.args[0], arguments[0])
 
-    return array(array), generate
+    return value(value), generate
+
+
+def _without_owner(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    if isinstance(kind, types.BaseTuple):
+        parts = [
+            _without_owner(context, builder, part, builder.extract_value(value, n))
+            for n, part in enumerate(kind.types)
+        ]
+        return context.make_tuple(builder, kind, parts)
+    if not isinstance(kind, types.Array):
+        return value
+    source, view = make_array(kind)(context, builder, value), make_array(kind)(context, builder)
+    populate_array(
+        view,
+        data=source.data,
+        shape=cgutils.unpack_tuple(builder, source.shape),
+        strides=cgutils.unpack_tuple(builder, source.strides),
+        itemsize=source.itemsize,
+        meminfo=None,
+        parent=None,
+    )
+    return view._getvalue()
 
 
 def _borrow_part(typing_context, array, start, size):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
@@ -109,12 +120,12 @@ def _borrow_part(typing_context, array, start, size):  # type: ignore[no-untyped
 
     A slice would be compiled with all that it allows: steps, negative places, ends beyond the end.
     """
-    return numba_types.Array(array.dtype, 1, "C")(array, start, size), _make_view
+    return types.Array(array.dtype, 1, "C")(array, start, size), _make_view
 
 
 def _borrow_table(typing_context, array, start, rows, columns):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     """Return rows·columns numbers of an array of one axis as a table, like :func:`_borrow`."""
-    return numba_types.Array(array.dtype, 2, "C")(array, start, rows, columns), _make_view
+    return types.Array(array.dtype, 2, "C")(array, start, rows, columns), _make_view
 
 
 def _make_view(context, builder, signature, arguments):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 from numba.core.dispatcher import Dispatcher
+
+from influential_bandits.numerics.fingerprints import names_of
 
 FEW = 400  # numbers in all arguments: with more, one call could take as long as compiling
 PATIENCE = 0.25  # seconds that a function is interpreted in all; compiling takes several
@@ -62,7 +64,7 @@ def _copy(function: FunctionType, stand_ins: tuple[tuple[Any, Any], ...]) -> Fun
     copy = FunctionType(
         function.__code__, scope, function.__name__, function.__defaults__, function.__closure__
     )
-    for name in _names(function.__code__):
+    for name in names_of(function.__code__):
         if name in function.__globals__:
             value = function.__globals__[name]
             for compiled, plain in stand_ins:
@@ -71,11 +73,3 @@ def _copy(function: FunctionType, stand_ins: tuple[tuple[Any, Any], ...]) -> Fun
                 value = copy if value.py_func is function else _copy(value.py_func, stand_ins)
             scope[name] = value
     return copy
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    """Yield the global names that code reads, also in functions inside it."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)

@@ -57,7 +57,6 @@ class Difficulty:
     definite_directions: bool
 
     def __repr__(self) -> str:
-        """Say the verdict and its reason."""
         leaning = "" if self.leaning == self.verdict else f", leaning {self.leaning}"
         used = f"p* uses {self.support.size:,} of {self.mix.size:,} arms"
         return f"Difficulty({self.verdict}{leaning}: {self.reason}; {used})"

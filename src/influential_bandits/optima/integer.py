@@ -52,7 +52,6 @@ class IntegerOptimum:
     exact: bool
 
     def __repr__(self) -> str:
-        """Say the size, the loss and how good it is."""
         used = f"{np.count_nonzero(self.counts):,} of {self.counts.size:,} arms in use"
         how = "exact" if self.exact else f"within {self.gap:.3g} of the best"
         return f"IntegerOptimum(T = {self.horizon:,}, {used}, loss {self.loss:,.6g}, {how})"

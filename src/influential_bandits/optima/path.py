@@ -78,7 +78,6 @@ class Optimum:
     certificate: Certificate
 
     def __repr__(self) -> str:
-        """Say the size and the loss; counts of many arms would fill the screen."""
         used = f"{np.count_nonzero(self.counts):,} of {self.counts.size:,} arms in use"
         return f"Optimum(T = {self.horizon:,.12g}, {used}, loss {self.loss:,.6g})"
 
@@ -165,7 +164,6 @@ class OptimalPath:
             self._follow(float(LARGEST_HORIZON))
 
     def __repr__(self) -> str:
-        """Say whose path it is, and how far it is known."""
         return f"OptimalPath({self.instance!r}, known to T = {self._followed:.4g})"
 
     def _follow(self, horizon: float) -> None:

@@ -28,30 +28,21 @@ from influential_bandits.errors import (
     InvalidPolicy,
     NotApplicable,
 )
-from influential_bandits.files import read_json, write_json
+from influential_bandits.files import read_sealed_json, write_json
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.membership import Membership
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.streams import POLICY, stream_keys
-from influential_bandits.policies.agent_kernels import (
-    init_state,
-    note_loss,
-    note_new_arm,
-    note_pull,
-    note_retired_arm,
-    note_time,
-    select_arm,
-)
+from influential_bandits.policies.agent_kernels import KERNELS
 from influential_bandits.policies.compiled import Buffers, Layout, StateArrays
-from influential_bandits.policies.contract import Policy, ask, plain_parameters, require_policy
+from influential_bandits.policies.contract import Policy, plain_parameters, require_policy
 from influential_bandits.policies.history import History
 from influential_bandits.policies.messages import explain
 from influential_bandits.policies.registry import policy_from_json, policy_to_json
-from influential_bandits.policies.state_checks import (
+from influential_bandits.policies.state_json import (
     field_from_json,
     floats_from_json,
     list_from_json,
-    make_damage_error,
     whole_from_json,
 )
 from influential_bandits.policies.tickets import (
@@ -63,11 +54,8 @@ from influential_bandits.policies.tickets import (
 )
 from influential_bandits.world.instance import Instance
 
-__all__ = ["Agent", "Ticket"]
-
 FORMAT = "influential-bandits/agent/1"
 TIMED = ("select", "pulled", "observed")  # functions that are told a round
-MOST_ARRIVALS = 1 << 16  # arms that may have come while a loss was under way
 
 
 class Ticket(NamedTuple):
@@ -112,7 +100,7 @@ class Agent(NamedArms):
         What a privileged policy (an oracle) is told.
     check : bool
         Check every index in the policy's functions, as :func:`simulate` does on demand. An agent
-        read from a file does so by itself, unless the policy's class vouches for its states.
+        read from a file without a checksum does so by itself.
     history : bool
         Keep every loss, for :meth:`to_log`: 24 bytes a round.
 
@@ -160,7 +148,7 @@ class Agent(NamedArms):
         self._knowledge = _digest(policy, instance, horizon)
         self._lay_out()
         self._arrays = self._layout.arrays()
-        self._call("init", init_state)
+        self._call("init")
 
     def _lay_out(self) -> None:
         """Find the compiled code and the places of the state for the policy and its arms."""
@@ -196,7 +184,7 @@ class Agent(NamedArms):
         agent = object.__new__(type(self))
         agent.__dict__.update(other)
         agent._choose_stream()
-        agent._call("init", init_state)
+        agent._call("init")
         return agent
 
     def __getstate__(self) -> dict[str, Any]:
@@ -211,13 +199,11 @@ class Agent(NamedArms):
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Find the compiled code again."""
         self.__dict__.update(state)
         self._lay_out()
         self._arrays = self._layout.arrays(*state["_arrays"])
 
     def __repr__(self) -> str:
-        """Say who plays, and how far it is."""
         parts = [repr(self.policy), self._describe_arms()]
         if self.retired:
             parts.append(f"{len(self.retired)} retired")
@@ -266,7 +252,7 @@ class Agent(NamedArms):
 
     def _select(self, mask: npt.NDArray[np.bool_] | None, arrays: StateArrays) -> int:
         t = self.round + 1
-        arm = int(self._call("select", select_arm, t, mask, *self._keys, arrays=arrays))
+        arm = int(self._call("select", t, mask, *self._keys, arrays=arrays))
         if not 0 <= arm < self.n_arms or (mask is not None and not mask[arm]):
             name = type(self.policy).__name__
             raise InvalidPolicy(f"{name} chose arm {arm} in round {t}, which is not on offer")
@@ -324,7 +310,7 @@ class Agent(NamedArms):
         if self._history is not None:
             self._history.note_time(t, None if at is None else now)
         memo = np.zeros(self._layout.memo_size)
-        self._call("pulled", note_pull, t, chosen, memo)
+        self._call("pulled", t, chosen, memo)
         self.round = t
         ticket = Ticket(self.round, chosen, self._name(chosen), tuple(memo.tolist()))
         self.pending[ticket.round] = ticket
@@ -345,7 +331,7 @@ class Agent(NamedArms):
     def _let_pass(self, arrays: StateArrays, at: float | None) -> None:
         """Tell a policy with memory by the clock that the time until ``at`` passes."""
         if self.time is not None and at is not None and self._by_clock:
-            self._call("elapsed", note_time, count_hours(self.time, at), arrays=arrays)
+            self._call("elapsed", count_hours(self.time, at), arrays=arrays)
 
     def _arrays_at(self, at: float | None) -> StateArrays:
         """Return the state as of a time: the state itself, or a copy in which time has passed."""
@@ -363,7 +349,7 @@ class Agent(NamedArms):
         del self.pending[ticket.round]
         memo = np.zeros(max(self._layout.memo_size, len(ticket.memo)))
         memo[: len(ticket.memo)] = ticket.memo  # shorter, if arms came after the pull
-        self._call("observed", note_loss, ticket.round, ticket.arm, memo, loss)
+        self._call("observed", ticket.round, ticket.arm, memo, loss)
         if self._history is not None:
             self._history.add(ticket.round, ticket.arm, loss)
 
@@ -443,12 +429,12 @@ class Agent(NamedArms):
         self._name_arms(names)
         self._arrays = self._layout.arrays(*map(np.zeros_like, self._layout.fresh.values()))
         self._layout.carry_over(before, old, _as_one_run(self._arrays))
-        self._call("arm_added", note_new_arm, self.n_arms - 1)
+        self._call("arm_added", self.n_arms - 1)
         return self.n_arms - 1
 
     def retire_arm(self, arm: int | str) -> None:
         """Never choose an arm again; losses still to come are taken."""
-        self._call("arm_retired", note_retired_arm, self._retire(arm))
+        self._call("arm_retired", self._retire(arm))
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as strict JSON data: no NaN or Infinity, 64-bit integers as strings."""
@@ -485,9 +471,13 @@ class Agent(NamedArms):
         *,
         instance: Instance | None = None,
         horizon: int | None = None,
-        check: bool = False,
+        check: bool = True,
     ) -> Agent:
-        """Return the agent that :meth:`to_json` described; see :meth:`load`."""
+        """Return the agent that :meth:`to_json` described; see :meth:`load`.
+
+        Indices are checked, since a number of the state may serve as one; leave that out only where
+        nobody can have changed the data.
+        """
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise InvalidInput(f'this is no agent file: expected "format": "{FORMAT}"')
         try:
@@ -503,8 +493,9 @@ class Agent(NamedArms):
                 history=data["history"] is not None,
             )
             if agent.n_arms != data["n_arms"]:
-                raise make_damage_error(
-                    f"{agent.n_arms} arm_names", f"n_arms = {abbreviate(data['n_arms'])}"
+                raise InvalidInput(
+                    f"the agent file is damaged: {agent.n_arms} arm_names, expected n_arms = "
+                    f"{abbreviate(data['n_arms'])}"
                 )
             if data["knowledge"] != agent._knowledge:
                 raise InvalidInput(
@@ -518,13 +509,11 @@ class Agent(NamedArms):
     def _restore(self, data: Mapping[str, Any]) -> None:
         """Take a state from a file, which anybody may have changed."""
         self.round = whole_from_json("round", data["round"], LARGEST_HORIZON)
-        self.time = None if data.get("time") is None else require_time(data["time"])
+        self.time = None if data["time"] is None else require_time(data["time"])
         fields, saved = self._own_views(), data["state"]
-        if not isinstance(saved, Mapping) or not set(saved) <= set(fields):
+        if not isinstance(saved, Mapping) or set(saved) != set(fields):
             raise InvalidInput(f"the agent file must hold the fields {', '.join(fields)} as state")
         for name, view in fields.items():
-            if name not in saved and view.size == 0:  # from before there was such a field
-                continue
             view[...] = field_from_json(name, saved[name], view)
         self.retired = {
             whole_from_json("a retired arm", arm, self.n_arms)
@@ -532,7 +521,6 @@ class Agent(NamedArms):
         }
         if not len(data["retired"]) == len(self.retired) < self.n_arms:
             raise InvalidInput("the agent file retires an arm twice, or all arms")
-        ask(self.policy, "check_state", self.n_arms, self.round, self.state)
         if self._history is not None:
             self._history = History.from_json(data["history"], self.n_arms, self.round)
         heard = set() if self._history is None else set(self._history.rounds)
@@ -541,9 +529,6 @@ class Agent(NamedArms):
             if ticket.round in self.pending or ticket.round in heard:
                 raise InvalidInput(f"the agent file has two tickets of round {ticket.round}")
             self.pending[ticket.round] = ticket
-        if not self._checked and not _vouches(self.policy):
-            self._checked = True
-            self._lay_out()
 
     def _ticket(self, entry: object) -> Ticket:
         """Return a ticket of a file."""
@@ -557,13 +542,9 @@ class Agent(NamedArms):
             self._name(number),
             tuple(floats_from_json("a memo", memo).tolist()),
         )
-        size = len(ticket.memo)  # of the arms at the pull, which may have been fewer
-        if size != self._layout.memo_size and not any(
-            size == ask(self.policy, "memo_size", n_arms)
-            for n_arms in range(max(1, self.n_arms - MOST_ARRIVALS), self.n_arms)
-        ):
+        size = len(ticket.memo)
+        if size > self._layout.memo_size:  # fewer, if there were fewer arms at the pull
             raise InvalidInput(f"the agent file holds a ticket with a memo of {size} numbers")
-        ask(self.policy, "check_memo", self.n_arms, self.round, np.array(ticket.memo))
         return ticket
 
     def save(self, path: str | Path) -> None:
@@ -590,7 +571,8 @@ class Agent(NamedArms):
             their names, and one of your own by the module that defines it, which is imported. So
             give the policy if it is defined in a script or notebook, or the file is not yours.
         instance, horizon, check : optional
-            As of a new agent; an oracle is told again what it knew.
+            As of a new agent; an oracle is told again what it knew. Of a file whose checksum was
+            removed, to edit it, indices are checked in any case.
 
         Examples
         --------
@@ -602,7 +584,8 @@ class Agent(NamedArms):
         ...     Agent.load(os.path.join(folder, "agent.json")).arm_names
         ('tea', 'coffee')
         """
-        data = read_json(path)
+        data, sealed = read_sealed_json(path)
+        check = check or not sealed
         return cls.from_json(data, policy, instance=instance, horizon=horizon, check=check)
 
     def _field_to_json(self, name: str, array: npt.NDArray[Any]) -> list[Any]:
@@ -619,12 +602,11 @@ class Agent(NamedArms):
         views = self._layout.views(self._arrays)
         return {name: v for name, v in views.items() if not self._layout.is_known(name)}
 
-    def _call(
-        self, hook: str, function: Any, *arguments: Any, arrays: StateArrays | None = None
-    ) -> Any:
+    def _call(self, hook: str, *arguments: Any, arrays: StateArrays | None = None) -> Any:
+        """Call a function of the policy on a state, by default the agent's own."""
         arrays = self._arrays if arrays is None else arrays
         try:
-            return function(self._layout.tag, self._layout.config, arrays, *arguments)
+            return KERNELS[hook](self._layout.tag, self._layout.config, arrays, *arguments)
         except InfluentialBanditsError:
             raise
         except Exception as error:
@@ -643,9 +625,3 @@ def _digest(policy: Policy, instance: Instance | None, horizon: int | None) -> s
     known = [instance.to_json() if instance else None]
     known.append({"horizon": horizon} if "horizon" in policy.privileged else None)
     return hashlib.sha256(json.dumps(known).encode()).hexdigest()
-
-
-def _vouches(policy: Policy) -> bool:
-    """Tell whether a policy's class knows all that its states may be."""
-    code = type(policy)
-    return "check_state" in vars(code) or code.__module__.startswith("influential_bandits.")

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
 
-from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import stream_at
-from influential_bandits.policies.compiled import (
-    StateArrays,
-    Tag,
-    arm_added,
-    arm_retired,
-    elapsed,
-    init,
-    observed,
-    pulled,
-    select,
-    unpack,
-)
-
-
-@kernel
-def init_state(tag: Tag, config: Any, arrays: StateArrays) -> None:
-    """Fill a state before the first round."""
-    c, s = unpack(tag, config, arrays)
-    init(tag, c, s)
+from influential_bandits.policies import compiled
+from influential_bandits.policies.compiled import StateArrays, Tag, select, unpack
+from influential_bandits.policies.contract import FUNCTIONS
 
 
 @kernel
@@ -45,44 +29,17 @@ def select_arm(
     return select(tag, c, s, t, eligible, stream_at(first_key, second_key, t))
 
 
-@kernel
-def note_pull(tag: Tag, config: Any, arrays: StateArrays, t: int, arm: int, memo: Floats) -> None:
-    """Tell a policy that an arm was pulled."""
-    c, s = unpack(tag, config, arrays)
-    pulled(tag, c, s, t, arm, memo)
+def _call_on_arrays(name: str) -> Any:
+    """Return the kernel that calls a function of the contract on a state in flat arrays."""
+    _, _, _, *arguments = inspect.signature(getattr(compiled, name)).parameters
+    source = (
+        f"def {name}({', '.join(['tag', 'config', 'arrays', *arguments])}):\n"
+        "    c, s = unpack(tag, config, arrays)\n"
+        f"    hook({', '.join(['tag', 'c', 's', *arguments])})\n"
+    )
+    scope = {"__name__": __name__, "unpack": compiled.unpack, "hook": getattr(compiled, name)}
+    exec(source, scope)
+    return kernel(scope[name])
 
 
-@kernel
-def note_loss(
-    tag: Tag,
-    config: Any,
-    arrays: StateArrays,
-    t: int,
-    arm: int,
-    memo: Floats,
-    loss: float,
-) -> None:
-    """Tell a policy the loss of a pull."""
-    c, s = unpack(tag, config, arrays)
-    observed(tag, c, s, t, arm, memo, loss)
-
-
-@kernel
-def note_time(tag: Tag, config: Any, arrays: StateArrays, hours: float) -> None:
-    """Tell a policy that time passes."""
-    c, s = unpack(tag, config, arrays)
-    elapsed(tag, c, s, hours)
-
-
-@kernel
-def note_new_arm(tag: Tag, config: Any, arrays: StateArrays, arm: int) -> None:
-    """Tell a policy of a new arm."""
-    c, s = unpack(tag, config, arrays)
-    arm_added(tag, c, s, arm)
-
-
-@kernel
-def note_retired_arm(tag: Tag, config: Any, arrays: StateArrays, arm: int) -> None:
-    """Tell a policy of an arm that is never eligible again."""
-    c, s = unpack(tag, config, arrays)
-    arm_retired(tag, c, s, arm)
+KERNELS = {name: _call_on_arrays(name) for name in FUNCTIONS} | {"select": select_arm}

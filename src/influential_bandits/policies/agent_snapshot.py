@@ -13,8 +13,6 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.policies.agent import Agent, Ticket
 from influential_bandits.policies.contract import Policy
 
-__all__ = ["pack_agent", "unpack_agent"]
-
 HEAD = struct.Struct("<4sII")  # what it is, checksum, and length of the JSON part
 MAGIC = b"IBA2"
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from influential_bandits.checks import LARGEST_LOSS
 from influential_bandits.errors import InvalidInput
-from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import exp, log
 from influential_bandits.numerics.streams import normal, uniform
@@ -23,9 +22,6 @@ from influential_bandits.policies.selection import (
     random_arm,
     real_setting,
 )
-from influential_bandits.policies.state_checks import SLACK, State, make_damage_error, require_range
-
-__all__ = ["EXP3", "MOSS", "UCBV", "EpsilonGreedy", "GaussianThompson"]
 
 LEAST_PROBABILITY = 2.0**-52  # of a choice: finer than the uniform numbers that make it
 
@@ -63,7 +59,6 @@ class EpsilonGreedy(Averages, Policy):
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the arm with the smallest mean, or a random one."""
         epsilon = c.epsilon
         if c.decreasing:
             epsilon *= c.n_arms / t
@@ -100,7 +95,6 @@ class GaussianThompson(Averages, Policy):
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the arm with the smallest draw."""
         return lowest_arm(_draw, c, s, rng, eligible)
 
 
@@ -135,7 +129,6 @@ class MOSS(Averages, Policy):
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the arm with the smallest index."""
         return lowest_arm(_moss_index, c, s, t / c.n_arms, eligible)
 
 
@@ -173,22 +166,14 @@ class UCBV(Averages, Policy):
         real_setting(self, "loss_range")
 
     def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
-        """Those of the averages, and the sum of squared deviations."""
         return {**super().fields(n_arms), "squares": ("float64", n_arms)}
-
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """The averages, and squares of so many deviations."""
-        super().check_state(n_arms, rounds, state)
-        require_range(state, "squares", 0.0, (2.0 * SLACK * LARGEST_LOSS) ** 2 * state["seen"])
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the arm with the smallest index."""
         return lowest_arm(_ucbv_index, c, s, c.zeta * log(float(t)), eligible)
 
     @staticmethod
     def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
-        """Update the mean, and the squared deviations by Welford's recurrence."""
         before = loss - s.mean[arm]
         average(s, arm, loss)
         if s.seen[arm] > 1:
@@ -240,25 +225,12 @@ class EXP3(Policy):
         """The probability of the pull."""
         return 1
 
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """A loss over its probability is at most 2⁵²; some arm is in use."""
-        require_range(state, "estimate", 0.0, float(rounds) / LEAST_PROBABILITY)
-        require_range(state, "in_use", 0, 1)
-        if not state["in_use"].any():
-            raise make_damage_error("no arm is in use", "at least one")
-
-    def check_memo(self, n_arms: int, rounds: int, memo: Floats) -> None:
-        """It is a probability."""
-        require_range({"memo": memo}, "memo", LEAST_PROBABILITY, 1.0)
-
     @staticmethod
     def init(c: Any, s: Any) -> None:
-        """All arms are in use."""
         s.in_use[:] = 1
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return a random arm."""
         rate, least = _exp3_rate(c, t), _least_estimate(s, eligible)
         left = uniform(rng, 0) * _total_weight(s, rate, least, eligible)
         chosen = -1
@@ -274,26 +246,22 @@ class EXP3(Policy):
 
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
-        """Remember the probability of the pull."""
         rate, least = _exp3_rate(c, t), _least_estimate(s, s.in_use)
         weight = exp(-rate * (s.estimate[arm] - least))
         memo[0] = max(weight / _total_weight(s, rate, least, s.in_use), LEAST_PROBABILITY)
 
     @staticmethod
     def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
-        """Add the loss over its probability."""
         unit = (min(max(loss, c.low), c.high) - c.low) / (c.high - c.low)
         s.estimate[arm] += unit / memo[0]
 
     @staticmethod
     def arm_added(c: Any, s: Any, arm: int) -> None:
-        """Let the new arm start level with the best."""
         s.estimate[arm] = _least_estimate(s, s.in_use)
         s.in_use[arm] = 1
 
     @staticmethod
     def arm_retired(c: Any, s: Any, arm: int) -> None:
-        """Leave the arm out of the probabilities."""
         s.in_use[arm] = 0
 
 

@@ -7,6 +7,7 @@ Loops take a *tag*, an empty value whose type names a policy's code by its finge
 from __future__ import annotations
 
 import hashlib
+import inspect
 import keyword
 import math
 from collections import namedtuple
@@ -28,7 +29,8 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import borrowed_part, borrowed_table
 from influential_bandits.numerics.fingerprints import fingerprint
 from influential_bandits.numerics.recompiling import compile_anew
-from influential_bandits.numerics.tags import BETWEEN, INLINED, CodeTag, TagType
+from influential_bandits.numerics.tags import BETWEEN, INLINED, CodeTag
+from influential_bandits.numerics.user_code import require_reproducible
 from influential_bandits.policies.contract import (
     FUNCTIONS,
     Policy,
@@ -37,7 +39,6 @@ from influential_bandits.policies.contract import (
     plain_parameters,
 )
 from influential_bandits.policies.messages import NO_ARM
-from influential_bandits.policies.reproducible import require_reproducible
 from influential_bandits.world.instance import Instance
 
 TYPES = ("int64", "float64")
@@ -103,7 +104,7 @@ class Tag(CodeTag):
 
 
 def _make(source: str, name: str, scope: dict[str, Any]) -> Callable[..., Any]:
-    exec(source, scope)
+    exec(source, scope := {"__name__": __name__, **scope})
     return scope[name]
 
 
@@ -184,56 +185,22 @@ class Layout:
         checked: bool = False,
     ) -> None:
         name = type(policy).__name__
-        told = {"instance": instance, "horizon": horizon}
-        if not set(policy.privileged) <= set(told):
-            raise InvalidPolicy(f'{name}.privileged may name "instance" and "horizon" only')
-        missing = [what for what in policy.privileged if told[what] is None]
-        if missing:
-            raise InvalidPolicy(
-                f"{name} is an oracle: it must be told the {' and the '.join(missing)}"
-            )
-        if horizon is not None:
-            horizon = require_horizon(horizon)
-        if policy.privileged and instance is not None and instance.n_arms != n_arms:
-            raise InvalidInput(
-                f"{name} is told an instance of {instance.n_arms} arms, not {n_arms}"
-            )
-        knowledge: Mapping[str, npt.NDArray[Any]] = {}
+        rounds = _require_told(policy, n_arms, instance, horizon)
+        knowledge = {}
         if policy.privileged and instance is not None:
-            horizon_if_told = horizon if "horizon" in policy.privileged else None
-            knowledge = _arrays(policy, "knowledge", instance, horizon_if_told or 0)
+            knowledge = _arrays(policy, "knowledge", instance, rounds)
         fields = _describe_fields(policy, n_arms)
-        sizes = dict.fromkeys((*TYPES, *(f"known_{t}" for t in TYPES)), 0)
-        rows, schema = [], []
-        self.slices: dict[str, tuple[str, slice, tuple[int, ...]]] = {}
-        for field, (dtype, shape) in (
-            fields | {k: _describe(v) for k, v in knowledge.items()}
-        ).items():
-            lengths = _axes(shape)
-            whole = all(isinstance(length, (int, np.integer)) for length in lengths)
-            if dtype not in TYPES or len(lengths) not in (1, 2) or not whole or min(lengths) < 0:
-                raise InvalidPolicy(
-                    f"{name}: field {field!r} must be int64 or float64 with one or two axes, "
-                    f"got {abbreviate(dtype)} with shape {abbreviate(shape)}"
-                )
-            lengths = tuple(map(int, lengths))
-            buffer = f"known_{dtype}" if field in knowledge else dtype
-            start = sizes[buffer]
-            sizes[buffer] = stop = start + math.prod(lengths)
-            rows.append((start, stop, lengths[0], lengths[-1]))
-            schema.append((field, dtype, len(lengths), field in knowledge))
-            self.slices[field] = buffer, slice(start, stop), lengths
+        rows = self._place(name, fields, knowledge)
         _require_names(name, [*fields, *knowledge])
         self.memo_size = _memo_size(policy, n_arms)
-        most = 2 * sum(sizes.values()) + self.memo_size  # what is fresh, and what is at work
+        most = 2 * sum(self.sizes.values()) + self.memo_size  # what is fresh, and what is at work
         require_memory(8 * most, f"{name} for {n_arms:,} arms", "take fewer arms")
         self.table: Ints = np.array(rows, np.int64).reshape(-1, 4)
-        self.sizes = sizes
-        self.known = {f"known_{t}": np.zeros(sizes[f"known_{t}"], t) for t in TYPES}
+        self.known = {f"known_{t}": np.zeros(self.sizes[f"known_{t}"], t) for t in TYPES}
         for field, values in knowledge.items():
             buffer, where, _ = self.slices[field]
             self.known[buffer][where] = np.ravel(values)
-        self.fresh = {t: np.zeros(sizes[t], t) for t in TYPES}
+        self.fresh = {t: np.zeros(self.sizes[t], t) for t in TYPES}
         for field, values in _arrays(policy, "initial_state", n_arms).items():
             buffer, where, lengths = self.slices.get(field, ("", slice(0), ()))
             if field not in fields or values.shape not in (lengths, (math.prod(lengths),)):
@@ -247,7 +214,36 @@ class Layout:
         _require_names(name, ["n_arms", *settings])
         self.parameters, self.checked = tuple(settings), checked
         self.config = (n_arms, *settings.values())
-        self.tag = _tag(type(policy), self.parameters, tuple(schema), checked)
+        self.tag = _tag(type(policy), self.parameters, tuple(self.schema), checked)
+
+    def _place(
+        self,
+        name: str,
+        fields: Mapping[str, tuple[str, Shape]],
+        knowledge: Mapping[str, npt.NDArray[Any]],
+    ) -> list[tuple[int, ...]]:
+        """Give each field, and what an oracle knows, its place in a buffer; return the table."""
+        self.sizes = dict.fromkeys((*TYPES, *(f"known_{t}" for t in TYPES)), 0)
+        self.slices: dict[str, tuple[str, slice, tuple[int, ...]]] = {}
+        self.schema: list[tuple[str, str, int, bool]] = []
+        rows: list[tuple[int, ...]] = []
+        known = {field: (str(values.dtype), values.shape) for field, values in knowledge.items()}
+        for field, (dtype, shape) in {**fields, **known}.items():
+            lengths = _axes(shape)
+            whole = all(isinstance(length, (int, np.integer)) for length in lengths)
+            if dtype not in TYPES or len(lengths) not in (1, 2) or not whole or min(lengths) < 0:
+                raise InvalidPolicy(
+                    f"{name}: field {field!r} must be int64 or float64 with one or two axes, "
+                    f"got {abbreviate(dtype)} with shape {abbreviate(shape)}"
+                )
+            lengths = tuple(map(int, lengths))
+            buffer = f"known_{dtype}" if field in known else dtype
+            start = self.sizes[buffer]
+            self.sizes[buffer] = stop = start + math.prod(lengths)
+            rows.append((start, stop, lengths[0], lengths[-1]))
+            self.schema.append((field, dtype, len(lengths), field in known))
+            self.slices[field] = buffer, slice(start, stop), lengths
+        return rows
 
     def is_known(self, field: str) -> bool:
         """Tell whether a field is an oracle's knowledge, and no part of the state."""
@@ -289,8 +285,20 @@ def _require_names(policy: str, names: list[str]) -> None:
             raise InvalidPolicy(f"{policy}: the name {name!r} is taken already")
 
 
-def _describe(values: npt.NDArray[Any]) -> tuple[str, Shape]:
-    return str(values.dtype), values.shape
+def _require_told(
+    policy: Policy, n_arms: int, instance: Instance | None, horizon: int | None
+) -> int:
+    """Return the horizon that an oracle is told, 0 if it is not; raise if it lacks something."""
+    name, told = type(policy).__name__, {"instance": instance, "horizon": horizon}
+    if not set(policy.privileged) <= set(told):
+        raise InvalidPolicy(f'{name}.privileged may name "instance" and "horizon" only')
+    missing = [what for what in policy.privileged if told[what] is None]
+    if missing:
+        raise InvalidPolicy(f"{name} is an oracle: it must be told the {' and the '.join(missing)}")
+    rounds = 0 if horizon is None else require_horizon(horizon)
+    if policy.privileged and instance is not None and instance.n_arms != n_arms:
+        raise InvalidInput(f"{name} is told an instance of {instance.n_arms} arms, not {n_arms}")
+    return rounds if "horizon" in policy.privileged else 0
 
 
 def _describe_fields(policy: Policy, n_arms: int) -> dict[str, tuple[str, Shape]]:
@@ -346,13 +354,9 @@ def _tag(
     digest = hashlib.sha256(f"{functions}{parameters}{schema}{mode}".encode()).hexdigest()
     if digest not in Tag.known:
         for name in FUNCTIONS:
-            require_reproducible(f"{code.__name__}.{name}", getattr(code, name))
+            require_reproducible(f"{code.__name__}.{name}", getattr(code, name), InvalidPolicy)
         Tag.known[digest] = Tag(digest, code, parameters, schema, checked)
     return Tag.known[digest]
-
-
-def _of(tag: TagType) -> Tag:
-    return Tag.known[tag.digest]
 
 
 def unpack(tag: Tag, config: Any, arrays: StateArrays) -> Any:
@@ -360,86 +364,31 @@ def unpack(tag: Tag, config: Any, arrays: StateArrays) -> Any:
     return tag.unpack(tag, config, arrays)
 
 
-def init(tag: Tag, c: Any, s: Any) -> None:
-    """Call the policy's ``init``, in compiled code or by the interpreter."""
-    tag.functions["init"](c, s)
+def _hook(name: str) -> Any:
+    """Return what calls a function of the contract on a tag, compiled or by the interpreter."""
+    parameters = ", ".join(inspect.signature(getattr(Policy, name)).parameters)
+    scope = {"as_arm": as_arm, "read_only": read_only}
 
+    def write(function: str, shield: str) -> str:
+        call = f"{function}({parameters})"
+        if name == "select":
+            call = f"as_arm({function}(c, {shield}(s), t, read_only(eligible), rng))"
+        return f"def {name}(tag, {parameters}):\n    return {call}\n"
 
-def select(tag: Tag, c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-    """Call the policy's ``select``, in compiled code or by the interpreter."""
-    function = tag.functions["select"]
-    return as_arm(function(c, tag.shield(s), t, read_only(eligible), rng))
+    hook = _make(write(f"tag.functions[{name!r}]", "tag.shield"), name, scope)
 
+    @overload(hook, jit_options=BETWEEN, strict=False)
+    def compile_call(tag, *arguments):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN002, ANN202
+        code = Tag.known[tag.digest]
+        own = {"function": code.functions[name], "shield": code.shield}
+        return _make(write("function", "shield"), name, scope | own)
 
-def pulled(tag: Tag, c: Any, s: Any, t: int, arm: int, memo: Floats) -> None:
-    """Call the policy's ``pulled``, in compiled code or by the interpreter."""
-    tag.functions["pulled"](c, s, t, arm, memo)
-
-
-def observed(tag: Tag, c: Any, s: Any, t: int, arm: int, memo: Floats, loss: float) -> None:
-    """Call the policy's ``observed``, in compiled code or by the interpreter."""
-    tag.functions["observed"](c, s, t, arm, memo, loss)
-
-
-def elapsed(tag: Tag, c: Any, s: Any, hours: float) -> None:
-    """Call the policy's ``elapsed``, in compiled code or by the interpreter."""
-    tag.functions["elapsed"](c, s, hours)
-
-
-def arm_added(tag: Tag, c: Any, s: Any, arm: int) -> None:
-    """Call the policy's ``arm_added``, in compiled code or by the interpreter."""
-    tag.functions["arm_added"](c, s, arm)
-
-
-def arm_retired(tag: Tag, c: Any, s: Any, arm: int) -> None:
-    """Call the policy's ``arm_retired``, in compiled code or by the interpreter."""
-    tag.functions["arm_retired"](c, s, arm)
+    return hook
 
 
 @overload(unpack, jit_options=BETWEEN)
 def _unpack(tag, config, arrays):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    return _of(tag).unpack
+    return Tag.known[tag.digest].unpack
 
 
-@overload(init, jit_options=BETWEEN)
-def _init(tag, c, s):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    function = _of(tag).functions["init"]
-    return lambda tag, c, s: function(c, s)
-
-
-@overload(select, jit_options=BETWEEN)
-def _select(tag, c, s, t, eligible, rng):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    function, shield = _of(tag).functions["select"], _of(tag).shield
-    return lambda tag, c, s, t, eligible, rng: as_arm(
-        function(c, shield(s), t, read_only(eligible), rng)
-    )
-
-
-@overload(pulled, jit_options=BETWEEN)
-def _pulled(tag, c, s, t, arm, memo):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    function = _of(tag).functions["pulled"]
-    return lambda tag, c, s, t, arm, memo: function(c, s, t, arm, memo)
-
-
-@overload(observed, jit_options=BETWEEN)
-def _observed(tag, c, s, t, arm, memo, loss):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    function = _of(tag).functions["observed"]
-    return lambda tag, c, s, t, arm, memo, loss: function(c, s, t, arm, memo, loss)
-
-
-@overload(elapsed, jit_options=BETWEEN)
-def _elapsed(tag, c, s, hours):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    function = _of(tag).functions["elapsed"]
-    return lambda tag, c, s, hours: function(c, s, hours)
-
-
-@overload(arm_added, jit_options=BETWEEN)
-def _arm_added(tag, c, s, arm):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    function = _of(tag).functions["arm_added"]
-    return lambda tag, c, s, arm: function(c, s, arm)
-
-
-@overload(arm_retired, jit_options=BETWEEN)
-def _arm_retired(tag, c, s, arm):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    function = _of(tag).functions["arm_retired"]
-    return lambda tag, c, s, arm: function(c, s, arm)
+init, select, pulled, observed, elapsed, arm_added, arm_retired = map(_hook, FUNCTIONS)

@@ -14,9 +14,6 @@ the two are separate moments:
 - ``arm_added(c, s, arm)``: a new arm, the last one, has come; its state is zeros;
 - ``arm_retired(c, s, arm)``: the arm will never be eligible again.
 
-A saved state comes back from a file that anybody may have changed, so that a policy says in
-:meth:`Policy.check_state` and :meth:`Policy.check_memo` what it may be.
-
 ``c`` has the policy's parameters and ``c.n_arms``, the number K of arms. ``s`` has the arrays that
 :meth:`Policy.fields` names. ``eligible`` is None (all arms) or a boolean array. ``rng`` is a stream
 for ``ib.random.uniform(rng, i)`` and ``ib.random.normal(rng, i)``, i = 0, 1, 2, ….
@@ -34,16 +31,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet
 
-import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.checks import abbreviate
 from influential_bandits.errors import InfluentialBanditsError, InvalidPolicy
+from influential_bandits.numerics.user_code import (
+    plain_numbers,
+    require_declared,
+    require_function,
+    show_call,
+)
 
 if TYPE_CHECKING:
     from influential_bandits.world.instance import Instance
-
-__all__ = ["Policy"]
 
 FUNCTIONS = ("init", "select", "pulled", "observed", "elapsed", "arm_added", "arm_retired")
 
@@ -121,18 +121,6 @@ class Policy:
         """
         return {}
 
-    def check_state(self, n_arms: int, rounds: int, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Raise InvalidInput unless a state read from a file can be one after so many rounds.
-
-        Types, shapes and finiteness have been checked. What is left is what ``select`` and the
-        others rely on: numbers that serve as an index, a loop's bound or a divisor. A class that
-        defines this itself vouches for its states; the restored agents of all others run with
-        checked indices.
-        """
-
-    def check_memo(self, n_arms: int, rounds: int, memo: npt.NDArray[np.float64]) -> None:
-        """Raise InvalidInput unless a memo read from a file can be one of ``pulled``'s."""
-
     @staticmethod
     def init(c: Any, s: Any) -> None:
         """Fill the state; it starts as zeros."""
@@ -202,29 +190,18 @@ def check_class(code: type[Policy]) -> None:
     if code in CHECKED:
         return
     if code.select is Policy.select:
-        raise InvalidPolicy(f"{code.__name__} does not define {_call('select')}")
+        call = show_call(Policy, "select")
+        raise InvalidPolicy(f"{code.__name__} does not define {call}")
+    require_declared(code, InvalidPolicy)
     declared = {field.name for field in dataclasses.fields(code)}
-    for name, kind in vars(code).get("__annotations__", {}).items():
-        if name not in declared and "ClassVar" not in str(kind):
-            raise InvalidPolicy(
-                f"{code.__name__}.{name} is no parameter yet: decorate the class with "
-                "@dataclass(frozen=True)"
-            )
     for base in code.__mro__[: code.__mro__.index(Policy)]:
         for name, value in vars(base).items():
             if not name.startswith("_") and name not in declared and not hasattr(Policy, name):
                 _refuse_misspelling(code.__name__, name, value)
     for name in FUNCTIONS:
-        if not isinstance(inspect.getattr_static(code, name), staticmethod):
-            raise InvalidPolicy(f"{code.__name__}.{name} must be a @staticmethod: {_call(name)}")
-        _check_signature(code, name)
+        require_function(code, Policy, name, InvalidPolicy)
     _check_memo_is_declared(code)
     CHECKED.add(code)
-
-
-def _call(name: str) -> str:
-    """Return how a function of the contract is written."""
-    return f"{name}({', '.join(inspect.signature(getattr(Policy, name)).parameters)})"
 
 
 def _refuse_misspelling(owner: str, name: str, value: object) -> None:
@@ -241,25 +218,6 @@ def _refuse_misspelling(owner: str, name: str, value: object) -> None:
         f"{owner}.{name} is not part of the contract, and would never be called: {meant}"
         f"A policy may define {', '.join(FUNCTIONS)}; let the name of a helper begin with _"
     )
-
-
-def _check_signature(code: type[Policy], name: str) -> None:
-    """Raise unless a function takes what it is called with, in this order."""
-    expected = list(inspect.signature(getattr(Policy, name)).parameters)
-    signature = inspect.signature(getattr(code, name))
-    given = list(signature.parameters)
-    try:
-        signature.bind(*expected)
-    except TypeError:
-        fits = False
-    else:  # other names are fine, but not those of other places
-        pairs = zip(given, expected, strict=False)
-        fits = all(mine == theirs or mine not in expected for mine, theirs in pairs)
-    if not fits:
-        raise InvalidPolicy(
-            f"{code.__name__}.{name}({', '.join(given)}) does not fit its call: it must be "
-            f"{_call(name)}"
-        )
 
 
 def _check_memo_is_declared(code: type[Policy]) -> None:
@@ -305,18 +263,4 @@ def plain_parameters(policy: Policy) -> dict[str, Any]:
             f"{name}.parameters() must return names and numbers, as in {{'width': 1.0}}, "
             f"got {abbreviate(given)}"
         )
-    plain = {}
-    for key, value in given.items():
-        number = value.item() if isinstance(value, np.generic) else value
-        if not isinstance(number, (bool, int, float)):
-            raise InvalidPolicy(
-                f"{name}: parameter {key} must be a number, got {abbreviate(value)}; "
-                "override parameters() to encode it"
-            )
-        if isinstance(number, int) and not -(2**63) <= number < 2**63:
-            raise InvalidPolicy(
-                f"{name}: parameter {key} must fit 64 bits, got {abbreviate(number)}; "
-                "make it a float, or smaller"
-            )
-        plain[key] = number
-    return plain
+    return plain_numbers(name, given, InvalidPolicy, "; override parameters() to encode it")

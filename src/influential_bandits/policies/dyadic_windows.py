@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.policies.contract import Shape
-from influential_bandits.policies.state_checks import SLACK, State, require_range
 
 LEVELS = 53  # an arm is pulled fewer than 2⁵³ times
 
@@ -22,13 +19,6 @@ LEVELS = 53  # an arm is pulled fewer than 2⁵³ times
 def block_fields(n_arms: int, *names: str) -> dict[str, tuple[str, Shape]]:
     """Return fields for the last two blocks of each arm and level."""
     return dict.fromkeys(names, ("float64", (n_arms, LEVELS)))
-
-
-def check_blocks(state: State, *names: str, largest: float) -> None:
-    """Raise unless blocks hold sums of numbers of at most this size."""
-    most = largest * SLACK * 2.0 ** np.arange(LEVELS)
-    for name in names:
-        require_range(state, name, -most, most)
 
 
 @inlined

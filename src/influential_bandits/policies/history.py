@@ -9,17 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import LARGEST_HORIZON, abbreviate, require_time
+from influential_bandits.checks import (
+    LARGEST_HORIZON,
+    abbreviate,
+    require_losses,
+    require_time,
+)
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.policies.state_checks import (
+from influential_bandits.policies.state_json import (
     floats_from_json,
     list_from_json,
-    require_losses,
     whole_from_json,
 )
-
-__all__ = ["History"]
 
 
 class History:
@@ -75,7 +77,7 @@ class History:
         history.losses.extend(floats_from_json("a loss", columns[2]).tolist())
         if len(set(history.rounds)) < len(history.rounds):
             raise InvalidInput("the agent file is damaged: history has a round twice")
-        require_losses({"loss": np.array(history.losses)}, "loss")
+        require_losses("loss", np.array(history.losses), InvalidInput)
         history.read_times(data)
         return history
 

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real
 from influential_bandits.errors import InvalidInput
-from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import count_one, inlined
 from influential_bandits.policies.contract import Policy, Scalar, Shape
-from influential_bandits.policies.selection import real_setting, unseen_arm
-from influential_bandits.policies.state_checks import (
-    SLACK,
-    State,
-    make_damage_error,
-    require_counts,
-    require_equal,
-    require_losses,
-    require_range,
-)
-
-__all__ = ["InfluentialLCB"]
+from influential_bandits.policies.selection import lowest_arm, real_setting
 
 SCANNED_ARMS = 32  # up to here a scan is faster than the tree
 OPENINGS = {"pairs": 1, "paper": 2}
@@ -117,34 +102,8 @@ class InfluentialLCB(Policy):
         """Which arm was pulled in the round before, and whether the opening wanted this pull."""
         return 2 if self.influence_bound == "estimate" else 0
 
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """Counts and keys fit together, the tree names arms, and the opening has its steps left."""
-        require_counts(state, rounds)
-        require_range(state, "seen_at", np.sign(state["seen"]), np.sign(state["seen"]) * rounds)
-        require_losses(state, "loss")
-        steps = {0: 0, 1: 2 * n_arms, 2: n_arms * (n_arms + 1)}[int(self.parameters()["opening"])]
-        require_range(state, "scheduled", 0, min(steps, 2**62))
-        require_range(state, "last_arm", -1, n_arms - 1 if steps else -1)
-        require_range(state, "retired", 0, 1)
-        require_range(state, "own_known", 0, 1)
-        require_losses(state, "own_influence", of=2)
-        if self.influence_bound == "estimate":
-            most = SLACK * 4.0 * LARGEST_LOSS + float(self.parameters()["margin"])
-            require_range(state, "influence_bound", 0.0, most)
-        else:
-            require_equal(state, "influence_bound", self.influence_bound)
-        require_equal(state, "key", state["loss"] + state["influence_bound"][0] * state["seen_at"])
-        if state["tree"].size > 0:
-            _check_tree(state, n_arms)
-
-    def check_memo(self, n_arms: int, rounds: int, memo: Floats) -> None:
-        """An arm or none, and a flag."""
-        if memo.size > 0:
-            require_range({"memo": memo}, "memo", [-1.0, 0.0], [n_arms - 1.0, 1.0])
-
     @staticmethod
     def init(c: Any, s: Any) -> None:
-        """No arm has been observed."""
         s.unseen[0] = c.n_arms
         s.influence_bound[0] = c.influence_bound
         s.last_arm[0] = -1
@@ -162,23 +121,10 @@ class InfluentialLCB(Policy):
                 return arm
         if eligible is None and s.tree.size > 0:
             return s.tree[1]
-        if s.unseen[0] > 0:
-            arm = unseen_arm(s.seen, s.pulls, eligible)
-            if arm >= 0:
-                return arm
-        best = -1
-        lowest = math.inf
-        for arm in range(c.n_arms):
-            if eligible is not None and not eligible[arm]:
-                continue
-            if best < 0 or s.key[arm] < lowest:
-                best = arm
-                lowest = s.key[arm]
-        return best
+        return lowest_arm(_key_of, c, s, 0.0, eligible)
 
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
-        """Count the pull, and whether it was the opening's next."""
         count_one(s.pulls, arm)
         if c.opening != 0:
             memo[0] = s.last_arm[0]
@@ -226,21 +172,14 @@ class InfluentialLCB(Policy):
             _pass_over_retired(c, s)
 
 
-def _check_tree(state: State, n_arms: int) -> None:
-    """Raise unless every leaf is its arm, and every node one of the two below it."""
-    tree, leaves = state["tree"], _leaves(n_arms)
-    numbers = np.arange(leaves)
-    require_equal({"tree": tree[leaves:]}, "tree", np.where(numbers < n_arms, numbers, -1))
-    node, left, right = tree[1:leaves], tree[2::2], tree[3::2]
-    if not ((node == left) | ((node == right) & (right >= 0))).all():
-        raise make_damage_error(
-            "a node of the tree is neither of those below", "the winner of the two"
-        )
-
-
 def _leaves(n_arms: int) -> int:
     """Return the smallest power of two that holds all arms."""
     return 1 << max(n_arms - 1, 0).bit_length()
+
+
+@inlined
+def _key_of(c: Any, s: Any, common: float, arm: int) -> float:
+    return s.key[arm]
 
 
 @inlined

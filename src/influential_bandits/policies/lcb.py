@@ -9,8 +9,6 @@ from influential_bandits.numerics.portable import log_of_round
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.selection import Averages, lowest_bound
 
-__all__ = ["LCB"]
-
 
 @dataclass(frozen=True)
 class LCB(Averages, Policy):
@@ -28,5 +26,4 @@ class LCB(Averages, Policy):
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the arm with the smallest index."""
         return lowest_bound(c, s, 2.0 * log_of_round(t), eligible)

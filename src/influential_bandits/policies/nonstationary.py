@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from influential_bandits.checks import LARGEST_HORIZON, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.double_double import two_sum
-from influential_bandits.numerics.portable import log
+from influential_bandits.numerics.portable import log, whole_power
 from influential_bandits.policies.contract import Policy, Shape
 from influential_bandits.policies.selection import (
     Averages,
@@ -25,14 +23,6 @@ from influential_bandits.policies.selection import (
     lowest_arm,
     real_setting,
 )
-from influential_bandits.policies.state_checks import (
-    State,
-    require_equal,
-    require_losses,
-    require_range,
-)
-
-__all__ = ["MUCB", "DiscountedLCB", "SlidingWindowLCB"]
 
 LARGEST_WINDOW = 2**24
 LEAST_WEIGHT = 1e-300  # an arm that weighs less counts as never observed
@@ -86,24 +76,13 @@ class SlidingWindowLCB(Counts, Policy):
             "newest": ("int64", 1),  # round of the last pull
         }
 
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """The ring holds arms, as often as they were seen."""
-        super().check_state(n_arms, rounds, state)
-        require_equal(state, "newest", rounds)
-        require_range(state, "ring_arm", 0, n_arms)
-        require_equal(state, "seen", np.bincount(state["ring_arm"], minlength=n_arms + 1)[1:])
-        require_losses(state, "ring_loss")
-        require_losses(state, "total", "rest", of=self.window)
-
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the arm with the smallest index."""
         radius = c.xi * log(float(min(t, c.window)))
         return lowest_arm(_window_index, c, s, radius, eligible)
 
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
-        """Count the pull; the oldest leaves the window."""
         s.pulls[arm] += 1
         s.newest[0] = t
         place = t % c.window
@@ -175,18 +154,8 @@ class DiscountedLCB(Counts, Policy):
             "newest": ("int64", 1),  # round of the last pull
         }
 
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """An arm counts as seen if it has a weight, one at most for each pull."""
-        super().check_state(n_arms, rounds, state)
-        require_equal(state, "newest", rounds)
-        require_range(state, "seen", 0, 1)
-        seen = state["seen"]
-        require_range(state, "weight", LEAST_WEIGHT * seen, seen * state["pulls"])
-        require_losses(state, "mean")
-
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the arm with the smallest index."""
         total = 0.0
         for arm in range(c.n_arms):
             total += s.weight[arm]
@@ -195,7 +164,6 @@ class DiscountedLCB(Counts, Policy):
 
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
-        """Count the pull, and discount the past."""
         s.pulls[arm] += 1
         s.newest[0] = t
         for other in range(c.n_arms):
@@ -207,8 +175,7 @@ class DiscountedLCB(Counts, Policy):
 
     @staticmethod
     def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
-        """Update the mean with the weight of the pull."""
-        weight = _power(c.discount, s.newest[0] - t)
+        weight = whole_power(c.discount, s.newest[0] - t)
         if weight < LEAST_WEIGHT:
             return
         if s.seen[arm] == 0:
@@ -274,17 +241,8 @@ class MUCB(Averages, Policy):
             "restart": ("int64", 1),  # r, the last round before the averages
         }
 
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """The restart has been, and the rings hold losses."""
-        super().check_state(n_arms, rounds, state)
-        require_equal(state, "newest", rounds)
-        require_range(state, "restart", 0, rounds)
-        require_losses(state, "ring")
-        require_losses(state, "difference", "rest", of=2 * self.window)
-
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the arm whose turn it is, or the one with the smallest index."""
         since = t - s.restart[0]
         turn = (since - 1) % int(c.n_arms / c.exploration)
         if turn < c.n_arms and is_offered(eligible, turn):
@@ -293,13 +251,11 @@ class MUCB(Averages, Policy):
 
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
-        """Count the pull."""
         s.pulls[arm] += 1
         s.newest[0] = t
 
     @staticmethod
     def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
-        """Update the mean and the two halves; restart if they differ too much."""
         if t <= s.restart[0]:
             return
         average(s, arm, loss)
@@ -346,15 +302,3 @@ def _add(total: Floats, rest: Floats, arm: int, loss: float) -> None:
     """Add to a sum what rounding would lose too, so that losses can be taken out of it again."""
     total[arm], error = two_sum(total[arm], loss)
     rest[arm] += error
-
-
-@inlined
-def _power(base: float, exponent: int) -> float:
-    """Return a power by repeated squaring: multiplications only, the same bits everywhere."""
-    result = 1.0
-    while exponent > 0:
-        if exponent % 2 == 1:
-            result *= base
-        base *= base
-        exponent //= 2
-    return result

@@ -12,20 +12,12 @@ import numpy.typing as npt
 
 from influential_bandits.optima.integer import integer_optimum
 from influential_bandits.policies.contract import Policy, Shape
-from influential_bandits.policies.state_checks import (
-    State,
-    require_losses,
-    require_range,
-    require_sum,
-)
 from influential_bandits.world.dynamics import World, add_row
 from influential_bandits.world.instance import (
     Instance,
     require_lasting_memory,
     require_no_clock,
 )
-
-__all__ = ["EachArmOnceOracle", "FrankWolfeOracle", "OptimalOracle"]
 
 
 @dataclass(frozen=True)
@@ -50,12 +42,7 @@ class FrankWolfeOracle(Policy):
         """How far the losses are from the initial ones, in two parts so that sums do not drift."""
         return {"high": ("float64", n_arms), "low": ("float64", n_arms)}
 
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """Losses have moved by an entry of A a round."""
-        require_losses(state, "high", "low", of=rounds)
-
     def knowledge(self, instance: Instance, horizon: int) -> Mapping[str, npt.NDArray[Any]]:
-        """The world itself."""
         require_no_clock(instance, "FrankWolfeOracle")
         world = instance.world
         return {
@@ -69,7 +56,6 @@ class FrankWolfeOracle(Policy):
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the arm with the smallest loss."""
         best = -1
         lowest = math.inf
         for arm in range(c.n_arms):
@@ -83,7 +69,6 @@ class FrankWolfeOracle(Policy):
 
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
-        """Follow the world."""
         world = World(s.kind[0], s.values, s.columns, s.offsets, s.initial_loss, s.memory[0])
         add_row(world, arm, s.high, s.low)
 
@@ -104,21 +89,13 @@ class OptimalOracle(Policy):
     horizon_aware = True
 
     def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
-        """How often each arm was pulled."""
         return {"pulls": ("int64", n_arms)}
 
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """Each round was a pull."""
-        require_range(state, "pulls", 0, rounds)
-        require_sum(state, "pulls", rounds)
-
     def knowledge(self, instance: Instance, horizon: int) -> Mapping[str, npt.NDArray[Any]]:
-        """The counts to play."""
         return {"plan": integer_optimum(instance, horizon).counts}
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the first arm that has pulls left; beyond the plan, the arm planned for most."""
         most = -1
         for arm in range(c.n_arms):
             if eligible is not None and not eligible[arm]:
@@ -131,7 +108,6 @@ class OptimalOracle(Policy):
 
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
-        """Count the pull."""
         s.pulls[arm] += 1
 
 
@@ -151,7 +127,6 @@ class EachArmOnceOracle(OptimalOracle):
     """
 
     def knowledge(self, instance: Instance, horizon: int) -> Mapping[str, npt.NDArray[Any]]:
-        """The counts to play."""
         require_lasting_memory(instance, "the best completion")
         n_arms = instance.n_arms
         if horizon <= n_arms:
@@ -163,7 +138,6 @@ class EachArmOnceOracle(OptimalOracle):
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the first arm not pulled yet; after that, the first that has pulls left."""
         most = -1
         left = -1
         for arm in range(c.n_arms):

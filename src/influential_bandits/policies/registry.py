@@ -20,17 +20,13 @@ from influential_bandits.checks import abbreviate
 from influential_bandits.errors import InfluentialBanditsError, InvalidInput, InvalidPolicy
 from influential_bandits.numerics.fingerprints import fingerprint
 from influential_bandits.policies.contract import FUNCTIONS, Policy, require_policy
-from influential_bandits.references import find_object, split_reference
-
-__all__ = [
-    "code_digest",
-    "is_own",
-    "known_policies",
-    "policy_from_json",
-    "policy_from_text",
-    "policy_to_json",
-    "take_policy",
-]
+from influential_bandits.references import (
+    find_class,
+    find_object,
+    name_class,
+    split_reference,
+    subclasses,
+)
 
 PACKAGE = "influential_bandits."
 
@@ -153,7 +149,7 @@ def policy_to_json(policy: Policy) -> dict[str, Any]:
         field.name: _plain(policy, field.name, getattr(policy, field.name))
         for field in dataclasses.fields(policy)
     }
-    return {"name": _file_name(type(policy)), "settings": settings}
+    return {"name": name_class(type(policy)), "settings": settings}
 
 
 def policy_from_json(data: Mapping[str, Any], policy: Policy | None = None) -> Policy:
@@ -165,12 +161,14 @@ def policy_from_json(data: Mapping[str, Any], policy: Policy | None = None) -> P
         raise InvalidInput(f"the file names no policy, but {abbreviate(data)}")
     if policy is not None:
         given = policy_to_json(require_policy(policy))
-        if given != {**data, "settings": _complete(policy, data.get("settings"))}:
+        if given != data:
             raise InvalidInput(
                 f"the file was saved by {abbreviate(data)}, and does not fit {given}"
             )
         return policy
-    code, settings = _class_of(data["name"]), data.get("settings")
+    hint = "give the policy, as in load(path, policy)"
+    code = find_class(data["name"], Policy, _all_policies(), hint)
+    settings = data.get("settings")
     if not isinstance(settings, Mapping):
         raise InvalidInput(
             f"the file has no settings of {data['name']}, but {abbreviate(settings)}"
@@ -184,18 +182,6 @@ def policy_from_json(data: Mapping[str, Any], policy: Policy | None = None) -> P
             f"{data['name']} cannot be made of {abbreviate(settings)}: {type(error).__name__}: "
             f"{error}"
         ) from error
-
-
-def _complete(policy: Policy, settings: Any) -> Any:
-    """Return the settings of a file, with defaults for those that it is too old to know."""
-    if not isinstance(settings, Mapping):
-        return settings
-    missing = [
-        field
-        for field in dataclasses.fields(policy)
-        if field.name not in settings and field.default is not dataclasses.MISSING
-    ]
-    return {**settings, **{f.name: _plain(policy, f.name, f.default) for f in missing}}
 
 
 def _plain(policy: Policy, name: str, value: Any) -> Any:
@@ -214,45 +200,9 @@ def _plain(policy: Policy, name: str, value: Any) -> Any:
     )
 
 
-def _file_name(code: type[Policy]) -> str:
-    if code.__module__.startswith(PACKAGE):
-        return code.__name__
-    return f"{code.__module__}:{code.__qualname__}"
-
-
-def _class_of(name: str) -> type[Policy]:
-    """Return the class that a file names."""
-    for code in _all_policies():
-        if _file_name(code) == name:
-            return code
-    module, colon, inside = name.partition(":")
-    if not colon:
-        known = ", ".join(known_policies())
-        raise InvalidInput(f"there is no policy {abbreviate(name)}; there are {known:.200}")
-    hint = "give the policy, as in load(path, policy)"
-    if module == "__main__" or not inside.isidentifier():
-        raise InvalidInput(f"{name} is of a script, a notebook or a function: {hint}")
-    if not all(part.isidentifier() for part in module.split(".")):
-        raise InvalidInput(f"{abbreviate(name)} names no policy: expected module:Class; or {hint}")
-    try:
-        found = getattr(import_module(module), inside, None)
-    except Exception as error:
-        raise InvalidInput(
-            f"the module of {name} cannot be imported ({type(error).__name__}: {error}): let "
-            f"Python find it, or {hint}"
-        ) from error
-    if not (isinstance(found, type) and issubclass(found, Policy)):
-        raise InvalidInput(f"{name} is no policy but {abbreviate(found)}; {hint}")
-    return found
-
-
 def _all_policies() -> Iterator[type[Policy]]:
     """Yield the policies of the package, and those of the user that have been imported."""
     package = import_module("influential_bandits.policies")
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         import_module(module.name)
-    queue = Policy.__subclasses__()
-    while queue:
-        code = queue.pop()
-        yield code
-        queue.extend(code.__subclasses__())
+    yield from subclasses(Policy)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import log
 from influential_bandits.policies.contract import Policy, Shape
@@ -18,9 +17,6 @@ from influential_bandits.policies.selection import (
     mean_of,
     real_setting,
 )
-from influential_bandits.policies.state_checks import State, require_range
-
-__all__ = ["DSEE"]
 
 
 @dataclass(frozen=True)
@@ -72,32 +68,14 @@ class DSEE(Averages, Policy):
         """Whether the pull was scheduled exploration."""
         return 1
 
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """Epochs were as long as the schedule says, and the next round lies within one."""
-        super().check_state(n_arms, rounds, state)
-        require_range(state, "exploring", 0, 1)
-        exploring = bool(state["exploring"][0])
-        # what lies behind: each arm 4⁰ + 4¹ + … times, and twice as many rounds of exploitation
-        longest = (3 * rounds + 4).bit_length() // 2 + 1
-        require_range(state, "explorations", 1, longest)
-        require_range(state, "exploitations", 0 if exploring else 1, longest)
-        run = 4 ** (int(state["explorations" if exploring else "exploitations"][0]) - 1)
-        require_range(state, "position", 0, min((n_arms if exploring else 2) * run - 1, rounds))
-
-    def check_memo(self, n_arms: int, rounds: int, memo: Floats) -> None:
-        """It is a flag."""
-        require_range({"memo": memo}, "memo", 0.0, 1.0)
-
     @staticmethod
     def init(c: Any, s: Any) -> None:
-        """Start with the first exploration epoch."""
         s.unseen[0] = c.n_arms
         s.explorations[0] = 1
         s.exploring[0] = 1
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the scheduled arm, or the one with the smallest mean."""
         arm = _scheduled(s)
         if arm >= 0 and is_offered(eligible, arm):
             return arm
@@ -105,7 +83,6 @@ class DSEE(Averages, Policy):
 
     @staticmethod
     def pulled(c: Any, s: Any, t: int, arm: int, memo: Any) -> None:
-        """Count the pull and move on in the schedule."""
         s.pulls[arm] += 1
         if arm == _scheduled(s):
             memo[0] = 1.0

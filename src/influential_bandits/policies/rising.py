@@ -7,22 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from influential_bandits.checks import LARGEST_LOSS
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import log
 from influential_bandits.policies.contract import Policy, Shape
 from influential_bandits.policies.dyadic_windows import (
-    LEVELS,
     add_to_blocks,
     block_fields,
-    check_blocks,
 )
 from influential_bandits.policies.selection import Counts, count, lowest_arm, real_setting
-from influential_bandits.policies.state_checks import State, require_equal, require_range
-
-__all__ = ["REdUCB", "RLessUCB"]
 
 
 @dataclass(frozen=True)
@@ -50,15 +42,6 @@ class Rising(Counts):
             "losses": ("int64", n_arms),
             **block_fields(n_arms, *names),
         }
-
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """Levels follow from the numbers of losses; blocks are sums."""
-        super().check_state(n_arms, rounds, state)
-        require_range(state, "losses", 0, state["pulls"])
-        share = self.epsilon * state["losses"][:, None]
-        require_equal(state, "seen", (share >= 2.0 ** np.arange(LEVELS)).sum(axis=1))
-        check_blocks(state, "older", "newer", largest=LARGEST_LOSS)
-        check_blocks(state, "older_moment", "newer_moment", largest=LARGEST_LOSS * max(rounds, 1))
 
 
 @dataclass(frozen=True)
@@ -95,7 +78,6 @@ class REdUCB(Rising, Policy):
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the arm with the smallest index."""
         return lowest_arm(_rested_index, c, s, t, eligible)
 
     @staticmethod
@@ -129,7 +111,6 @@ class RLessUCB(Rising, Policy):
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the arm with the smallest index."""
         return lowest_arm(_restless_index, c, s, t, eligible)
 
     @staticmethod

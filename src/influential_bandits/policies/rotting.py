@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import LARGEST_LOSS
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import log
 from influential_bandits.policies.contract import Policy, Shape
@@ -17,7 +16,6 @@ from influential_bandits.policies.dyadic_windows import (
     LEVELS,
     add_to_blocks,
     block_fields,
-    check_blocks,
     window_mean,
 )
 from influential_bandits.policies.selection import (
@@ -28,9 +26,6 @@ from influential_bandits.policies.selection import (
     real_setting,
     waiting_arm,
 )
-from influential_bandits.policies.state_checks import State
-
-__all__ = ["FEWA", "RAWUCB"]
 
 
 class Windows(Counts):
@@ -39,11 +34,6 @@ class Windows(Counts):
     def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Counts, and the last two blocks of losses of each level."""
         return {**super().fields(n_arms), **block_fields(n_arms, "older", "newer")}
-
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """Counts add up, which bounds the levels; blocks are sums of losses."""
-        super().check_state(n_arms, rounds, state)
-        check_blocks(state, "older", "newer", largest=LARGEST_LOSS)
 
     @staticmethod
     def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
@@ -87,7 +77,6 @@ class RAWUCB(Windows, Policy):
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the arm with the smallest index."""
         radius = c.sigma * math.sqrt(2.0 * c.alpha * log(float(t)))
         return lowest_arm(_rawucb_index, c, s, radius, eligible)
 
@@ -127,7 +116,6 @@ class FEWA(Windows, Policy):
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return the arm that the filter leaves."""
         arm = waiting_arm(s, eligible)
         if arm >= 0:
             return arm

@@ -8,12 +8,10 @@ from typing import Any
 
 import numba
 
-from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real
-from influential_bandits.errors import InvalidInput
+from influential_bandits.checks import LARGEST_LOSS, real_number
 from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.compiling import count_one, inlined
 from influential_bandits.policies.contract import Shape
-from influential_bandits.policies.state_checks import State, require_counts, require_losses
 
 
 class Counts:
@@ -23,13 +21,9 @@ class Counts:
         """Pulls and observations of each arm, and how many arms have none."""
         return {"pulls": ("int64", n_arms), "seen": ("int64", n_arms), "unseen": ("int64", 1)}
 
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """Counts add up."""
-        require_counts(state, rounds)
-
     @staticmethod
     def init(c: Any, s: Any) -> None:
-        """No arm has been observed."""
+        """Note that no arm has been observed."""
         s.unseen[0] = c.n_arms
 
     @staticmethod
@@ -39,7 +33,7 @@ class Counts:
 
     @staticmethod
     def arm_added(c: Any, s: Any, arm: int) -> None:
-        """One more arm to observe."""
+        """Note one more arm to observe."""
         s.unseen[0] += 1
 
 
@@ -49,12 +43,6 @@ class Averages(Counts):
     def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Pulls and observations of each arm, and the sum and mean of its losses."""
         return {**super().fields(n_arms), "total": ("float64", n_arms), "mean": ("float64", n_arms)}
-
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """Counts add up, and sums are those of so many losses."""
-        super().check_state(n_arms, rounds, state)
-        require_losses(state, "total", of=state["seen"])
-        require_losses(state, "mean")
 
     @staticmethod
     def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
@@ -181,17 +169,6 @@ def real_setting(
     *,
     closed: bool = False,
 ) -> None:
-    """Make a setting of a policy a float in (above, most], or [above, most] if closed.
-
-    The error says what was given and what was expected.
-    """
-    value = getattr(policy, name)
-    if is_real(value):
-        number = float(value)
-        if (above <= number if closed else above < number) and number <= most:
-            object.__setattr__(policy, name, number)
-            return
-    expected = f"{'of at least' if closed else 'above'} {above:g}"
-    if most < LARGEST_LOSS or (is_real(value) and float(value) > above):
-        expected += f" and at most {most:g}"
-    raise InvalidInput(f"{name} must be a number {expected}, got {abbreviate(value)}")
+    """Make a setting of a policy a float in (above, most], or [above, most] if closed."""
+    number = real_number(name, getattr(policy, name), above, most, above=not closed)
+    object.__setattr__(policy, name, number)

@@ -9,8 +9,6 @@ from influential_bandits.numerics.streams import uniform
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.selection import random_arm
 
-__all__ = ["Uniform"]
-
 
 @dataclass(frozen=True)
 class Uniform(Policy):
@@ -25,5 +23,4 @@ class Uniform(Policy):
 
     @staticmethod
     def select(c: Any, s: Any, t: int, eligible: Any, rng: Any) -> int:
-        """Return a random eligible arm."""
         return random_arm(uniform(rng, 0), c.n_arms, eligible)

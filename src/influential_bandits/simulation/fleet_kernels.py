@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from influential_bandits.checks import HOUR
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.compiling import kernel
+from influential_bandits.numerics.compiling import borrowed, kernel
 from influential_bandits.numerics.portable import halve
 from influential_bandits.policies.foresight.users import (
     Own,
@@ -28,7 +28,7 @@ from influential_bandits.world.dynamics import (
     elapse,
     expected_loss,
 )
-from influential_bandits.world.noise import Source, borrowed_source, observed_loss
+from influential_bandits.world.noise import Source, observed_loss
 from influential_bandits.world.population import Users
 
 
@@ -65,7 +65,7 @@ def play_fleet(
 
     ``clocks`` (users,) are the times of users' latest rounds, where rounds have times.
     """
-    noise = borrowed_source(source)
+    noise = borrowed(source)
     nothing, no_low = np.empty(0, np.int64), np.empty(0)
     memo = np.empty(waiting.memo.shape[1])
     all_arms = np.ones(rules.n_arms, np.bool_)

@@ -1,4 +1,7 @@
-"""The compiled loop: many runs of one policy in one world, from one round to another."""
+"""The compiled loop: many runs of one policy in one world, from one round to another.
+
+There is one for all: what a scenario adds is compiled only where there is one.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,25 @@ from influential_bandits.numerics.streams import stream_at
 from influential_bandits.policies.compiled import (
     StateArrays,
     Tag,
+    arm_added,
+    arm_retired,
     init,
-    observed,
-    pulled,
-    select,
     unpack,
+)
+from influential_bandits.simulation.scenario_kernels import (
+    Clock,
+    Course,
+    choose,
+    let_time_pass,
+    tell,
 )
 from influential_bandits.world.dynamics import (
     Progress,
     World,
     advance,
-    borrowed_world,
     expected_loss,
 )
-from influential_bandits.world.noise import Source, borrowed_source, observed_loss
+from influential_bandits.world.noise import Source, observed_loss
 
 CHOSEN_ROUND, CHOSEN_ARM, CHOSEN_RUN = 0, 1, 2  # what `fault` says of an arm out of range
 
@@ -69,28 +77,18 @@ def advance_runs(
     first: int,
     last: int,
     fault: Ints,
+    course: Course | None,
+    clock: Clock | None,
 ) -> None:
-    """Play rounds ``first`` … ``last`` of every run.
+    """Play rounds ``first`` … ``last`` of every run, with what a scenario does to them if any.
 
     ``row`` is the number of the first run among all seeds, for recorded noise. If a policy chooses
     an arm out of range, ``fault`` gets the round, the arm and the run, and the loop ends.
     """
-    world = borrowed_world(world)
-    noise = borrowed_source(noise)
-    choices, counts = borrowed(output.choices), borrowed(output.counts)
-    losses_seen = borrowed(output.losses)
-    expected_losses, marks = borrowed(output.loss), borrowed(output.checkpoints)
+    world, noise, runs, output = borrowed((world, noise, runs, output))
+    fault, course, clock = borrowed((fault, course, clock))
     for run in range(runs.counts.shape[0]):
-        arrays = StateArrays(
-            shared.layout, runs.ints[run], runs.floats[run], shared.known_ints, shared.known_floats
-        )
-        c, s = unpack(tag, config, arrays)
-        progress = Progress(
-            borrowed(runs.counts)[run],
-            borrowed(runs.weights)[run],
-            borrowed(runs.low)[run],
-            borrowed(runs.last)[run],
-        )
+        c, s = unpack_run(tag, config, shared, runs, run)
         if first == 1:
             init(tag, c, s)
         runs.loss[run, 0], runs.loss[run, 1] = play_rounds(
@@ -98,21 +96,39 @@ def advance_runs(
             c,
             s,
             world,
-            progress,
+            Progress(runs.counts[run], runs.weights[run], runs.low[run], runs.last[run]),
             noise,
-            borrowed(runs.memo)[run],
+            runs.memo[run],
             (runs.noise_keys[run, 0], runs.noise_keys[run, 1]),
             (runs.policy_keys[run, 0], runs.policy_keys[run, 1]),
             row + run,
             (runs.loss[run, 0], runs.loss[run, 1]),
-            Output(marks, counts[run], expected_losses[run], choices[run], losses_seen[run]),
+            Output(
+                output.checkpoints,
+                output.counts[run],
+                output.loss[run],
+                output.choices[run],
+                output.losses[run],
+            ),
             first,
             last,
-            borrowed(fault),
+            fault,
+            run,
+            course,
+            clock,
         )
         if fault[CHOSEN_ROUND] > 0:
             fault[CHOSEN_RUN] = run
             return
+
+
+@inlined
+def unpack_run(tag: Tag, config: Any, shared: StateArrays, runs: Runs, run: int) -> Any:
+    """Return c and s of a run."""
+    arrays = StateArrays(
+        shared.layout, runs.ints[run], runs.floats[run], shared.known_ints, shared.known_floats
+    )
+    return unpack(tag, config, arrays)
 
 
 @inlined
@@ -132,14 +148,16 @@ def play_rounds(
     first: int,
     last: int,
     fault: Ints,
+    run: int,
+    course: Course | None,
+    clock: Clock | None,
 ) -> tuple[float, float]:
     """Play rounds ``first`` … ``last`` of one run; return its expected loss so far, high and low.
 
     The arrays of ``output`` are those of this run. All that plays runs one by one, on processors
     and on graphics processors, calls this.
     """
-    n_arms = world.initial_loss.size
-    fading = world.memory < 1.0
+    fading = world.memory < 1.0 or clock is not None
     marks = output.checkpoints
     recording, recording_losses = output.choices.size > 0, output.losses.size > 0
     total, rest = loss_so_far
@@ -152,17 +170,16 @@ def play_rounds(
         if checkpoint < marks.size:
             stop = min(last, marks[checkpoint])
         while t <= stop:
-            arm = select(tag, c, s, t, None, stream_at(policy_keys[0], policy_keys[1], t))
-            if arm < 0 or arm >= n_arms:
+            let_time_pass(tag, c, s, progress, run, t, clock)
+            rng = stream_at(policy_keys[0], policy_keys[1], t)
+            arm, is_offered = choose(tag, c, s, run, t, rng, course)
+            if not is_offered:
                 fault[CHOSEN_ROUND] = t
                 fault[CHOSEN_ARM] = arm
                 return total, rest
             expected = expected_loss(world, progress, arm, t)
             loss = observed_loss(noise, expected, noise_keys[0], noise_keys[1], row, t, arm)
-            for k in range(memo.size):
-                memo[k] = 0.0
-            pulled(tag, c, s, t, arm, memo)
-            observed(tag, c, s, t, arm, memo, loss)
+            tell(tag, c, s, run, t, arm, loss, memo, course)
             advance(world, progress, arm, t)  # last: what a run has counted, it has survived
             if fading:
                 total, error = two_sum(total, expected)
@@ -173,9 +190,22 @@ def play_rounds(
                 output.losses[t - 1] = loss
             t += 1
         if checkpoint < marks.size and stop == marks[checkpoint]:
-            for i in range(n_arms):
+            for i in range(progress.counts.size):
                 output.counts[checkpoint, i] = progress.counts[i]
             if fading:
                 output.loss[checkpoint] = total + rest
             checkpoint += 1
     return total, rest
+
+
+@kernel
+def change_arm(
+    tag: Tag, config: Any, shared: StateArrays, runs: Runs, arm: int, retires: bool
+) -> None:
+    """Tell every run's policy that an arm has come, or gone for good."""
+    for run in range(runs.counts.shape[0]):
+        c, s = unpack_run(tag, config, shared, runs, run)
+        if retires:
+            arm_retired(tag, c, s, arm)
+        else:
+            arm_added(tag, c, s, arm)

@@ -12,8 +12,8 @@ import numpy as np
 from influential_bandits.checks import (
     LARGEST_HORIZON,
     abbreviate,
-    is_real,
     real_array,
+    real_number,
     require_horizon,
     whole_number,
 )
@@ -113,13 +113,9 @@ class Scenario:
             raise InvalidInput(
                 f"delay_law must be one of {', '.join(DELAY_LAWS)}, got {self.delay_law!r}"
             )
-        if not is_real(self.eligible) or not 0.0 < self.eligible <= 1.0:
-            raise InvalidInput(
-                f"eligible must be a probability in (0, 1], got {abbreviate(self.eligible)}"
-            )
         self._set("delay", whole_number("delay", self.delay, 0, LARGEST_HORIZON))
         self._set("batch", whole_number("batch", self.batch, 1, LARGEST_HORIZON))
-        self._set("eligible", float(self.eligible))
+        self._set("eligible", real_number("eligible", self.eligible, 0.0, 1.0, above=True))
         self._set("arrivals", _rounds("arrivals", self.arrivals))
         self._set("retirements", _rounds("retirements", self.retirements))
         self._check_times()

@@ -1,6 +1,7 @@
-"""The compiled loop of a scenario: as in `kernels.py`, but losses come late and arms come and go.
+"""What a scenario does to a run, compiled: losses that come late, arms on offer, times of rounds.
 
-A loop of its own, because the plain one is too fast to carry this along.
+The loop of `kernels.py` calls this. Without a scenario, or without times, None is passed, and
+nothing that concerns them is compiled.
 """
 
 from __future__ import annotations
@@ -12,39 +13,12 @@ import numpy.typing as npt
 
 from influential_bandits.checks import HOUR
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.compiling import borrowed, inlined, kernel
-from influential_bandits.numerics.double_double import two_sum
+from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import halve, log
 from influential_bandits.numerics.streams import stream_at, uniform
-from influential_bandits.policies.compiled import (
-    StateArrays,
-    Tag,
-    arm_added,
-    arm_retired,
-    elapsed,
-    init,
-    observed,
-    pulled,
-    select,
-    unpack,
-)
-from influential_bandits.simulation.kernels import (
-    CHOSEN_ARM,
-    CHOSEN_ROUND,
-    CHOSEN_RUN,
-    Output,
-    Runs,
-)
+from influential_bandits.policies.compiled import Tag, elapsed, observed, pulled, select
 from influential_bandits.simulation.session_times import ends_before
-from influential_bandits.world.dynamics import (
-    Progress,
-    World,
-    advance,
-    borrowed_world,
-    elapse,
-    expected_loss,
-)
-from influential_bandits.world.noise import Source, borrowed_source, observed_loss
+from influential_bandits.world.dynamics import Progress, elapse
 
 Bools = npt.NDArray[np.bool_]
 
@@ -91,21 +65,45 @@ class Clock(NamedTuple):
     keys: Any  # (runs, 2) uint64 of where sessions end
 
 
+class Course(NamedTuple):
+    """A scenario of runs side by side, between two changes of the arms that there are."""
+
+    rules: Rules
+    flight: Flight
+    in_use: Bools  # (arms known to the policy,)
+    offer: Bools  # the same size: which of them can be pulled in a round
+    restricts: bool  # whether some may not be on offer
+    memo_size: int
+
+
 @inlined
-def count_hours(clock: Clock, first_key: np.uint64, second_key: np.uint64, t: int) -> float:
+def let_time_pass(
+    tag: Tag, c: Any, s: Any, progress: Progress, run: int, t: int, clock: Clock | None
+) -> None:
+    """Let the time between round t − 1 and round t pass, for the world and for the policy."""
+    if clock is not None:
+        if t > 1:
+            hours = count_hours(clock, run, t)
+            elapse(progress, halve(hours / clock.half_life))
+            elapsed(tag, c, s, hours)
+
+
+@inlined
+def count_hours(clock: Clock, run: int, t: int) -> float:
     """Return the hours between round t − 1 and round t."""
     if clock.times.size > 0:
         return (clock.times[t - 1] - clock.times[t - 2]) / HOUR
-    ended = ends_before(clock.session, clock.geometric, first_key, second_key, t)
+    keys = clock.keys[run]
+    ended = ends_before(clock.session, clock.geometric, keys[0], keys[1], t)
     return (clock.pause if ended else clock.gap) / HOUR
 
 
 @inlined
-def arrival(rules: Rules, first_key: np.uint64, second_key: np.uint64, t: int) -> int:
+def arrival(rules: Rules, keys: Any, t: int) -> int:
     """Return the round after which the loss of the pull of round t is handed over."""
     wait = rules.delay
     if wait > 0 and rules.law != FIXED:
-        u = uniform(stream_at(first_key, second_key, t), 0)
+        u = uniform(stream_at(keys[0], keys[1], t), 0)
         if rules.law == UNIFORM:
             wait = min(int(u * (wait + 1)), wait)
         else:
@@ -116,11 +114,10 @@ def arrival(rules: Rules, first_key: np.uint64, second_key: np.uint64, t: int) -
 
 
 @inlined
-def make_offer(
-    rules: Rules, first_key: np.uint64, second_key: np.uint64, t: int, in_use: Bools, offer: Bools
-) -> None:
+def make_offer(course: Course, run: int, t: int) -> None:
     """Write into ``offer`` which arms can be pulled in round t."""
-    stream = stream_at(first_key, second_key, t)
+    rules, in_use, offer = course.rules, course.in_use, course.offer
+    stream = stream_at(course.flight.keys[run, 0], course.flight.keys[run, 1], t)
     closest, smallest, several = -1, 2.0, False
     for arm in range(in_use.size):
         offer[arm] = in_use[arm]
@@ -134,129 +131,68 @@ def make_offer(
         offer[closest] = True
 
 
-@kernel
-def advance_scenario(
+@inlined
+def choose(
+    tag: Tag, c: Any, s: Any, run: int, t: int, rng: Any, course: Course | None
+) -> tuple[int, bool]:
+    """Return the arm that a policy selects for round t, and whether it is on offer."""
+    if course is not None:
+        if course.restricts:
+            make_offer(course, run, t)
+            arm = select(tag, c, s, t, course.offer, rng)
+            return arm, 0 <= arm < c.n_arms and course.offer[arm]
+    arm = select(tag, c, s, t, None, rng)
+    return arm, 0 <= arm < c.n_arms
+
+
+@inlined
+def tell(
     tag: Tag,
-    config: Any,
-    shared: StateArrays,
-    world: World,
-    noise: Source,
-    runs: Runs,
-    flight: Flight,
-    output: Output,
-    rules: Rules,
-    in_use: Bools,
-    memo_size: int,
-    row: int,
-    start: int,
-    end: int,
-    fault: Ints,
-    clock: Clock | None,
+    c: Any,
+    s: Any,
+    run: int,
+    t: int,
+    arm: int,
+    loss: float,
+    memo: Floats,
+    course: Course | None,
 ) -> None:
-    """Play rounds ``start`` … ``end`` of every run; ``in_use`` (arms known to the policy,).
-
-    Without a clock, rounds have no times, and nothing that concerns them is compiled.
-    """
-    world = borrowed_world(world)
-    noise = borrowed_source(noise)
-    choices, counts = borrowed(output.choices), borrowed(output.counts)
-    losses_seen = borrowed(output.losses)
-    expected_losses, marks = borrowed(output.loss), borrowed(output.checkpoints)
-    fading = world.memory < 1.0 or clock is not None
-    recording, recording_losses = choices.shape[1] > 0, losses_seen.shape[1] > 0
-    places = flight.loss.shape[1]
-    restricted = rules.eligible < 1.0 or not in_use.all()
-    offer = in_use.copy()
-    for run in range(runs.counts.shape[0]):
-        arrays = StateArrays(
-            shared.layout, runs.ints[run], runs.floats[run], shared.known_ints, shared.known_floats
-        )
-        c, s = unpack(tag, config, arrays)
-        progress = Progress(
-            borrowed(runs.counts)[run],
-            borrowed(runs.weights)[run],
-            borrowed(runs.low)[run],
-            borrowed(runs.last)[run],
-        )
-        first, last, after = flight.first[run], flight.last[run], flight.after[run]
-        pulls, arms, losses = flight.round[run], flight.arm[run], flight.loss[run]
-        memos = borrowed(flight.memo)[run]
-        noise_key_1, noise_key_2 = runs.noise_keys[run, 0], runs.noise_keys[run, 1]
-        policy_key_1, policy_key_2 = runs.policy_keys[run, 0], runs.policy_keys[run, 1]
-        key_1, key_2 = flight.keys[run, 0], flight.keys[run, 1]
-        total, rest = runs.loss[run, 0], runs.loss[run, 1]
-        if start == 1:
-            init(tag, c, s)
-        checkpoint = np.searchsorted(marks, start)
-        for t in range(start, end + 1):
-            if clock is not None and t > 1:
-                hours = count_hours(clock, clock.keys[run, 0], clock.keys[run, 1], t)
-                elapse(progress, halve(hours / clock.half_life))
-                elapsed(tag, c, s, hours)
-            rng = stream_at(policy_key_1, policy_key_2, t)
-            if restricted:
-                make_offer(rules, key_1, key_2, t, in_use, offer)
-                arm = select(tag, c, s, t, borrowed(offer), rng)
-            else:
-                arm = select(tag, c, s, t, None, rng)
-            if arm < 0 or arm >= offer.size or not offer[arm]:
-                fault[CHOSEN_ROUND] = t
-                fault[CHOSEN_ARM] = arm
-                fault[CHOSEN_RUN] = run
-                return
-            expected = expected_loss(world, progress, arm, t)
-            loss = observed_loss(noise, expected, noise_key_1, noise_key_2, row + run, t, arm)
-            place = t % places
-            memo = memos[place, :memo_size]
-            for k in range(memo.size):
-                memo[k] = 0.0
-            pulled(tag, c, s, t, arm, memo)
-
-            due = arrival(rules, key_1, key_2, t)
-            if due <= rules.horizon:  # others would never be seen
-                pulls[place], arms[place], losses[place] = t, arm, loss
-                after[place] = NOBODY
-                when = due % places
-                if first[when] == NOBODY:
-                    first[when] = place
-                else:
-                    after[last[when]] = place
-                last[when] = place
-            item = first[t % places]
-            first[t % places] = NOBODY
-            while item != NOBODY:
-                told = memos[item, :memo_size]
-                observed(tag, c, s, pulls[item], arms[item], told, losses[item])
-                item = after[item]
-            advance(world, progress, arm, t)  # last: what a run has counted, it has survived
-
-            if fading:
-                total, error = two_sum(total, expected)
-                rest += error
-            if recording:
-                choices[run, t - 1] = arm
-            if recording_losses:
-                losses_seen[run, t - 1] = loss
-            if checkpoint < marks.size and t == marks[checkpoint]:
-                for i in range(progress.counts.size):
-                    counts[run, checkpoint, i] = progress.counts[i]
-                if fading:
-                    expected_losses[run, checkpoint] = total + rest
-                checkpoint += 1
-        runs.loss[run, 0], runs.loss[run, 1] = total, rest
+    """Tell a policy of the pull of round t, and of the losses that have come by then."""
+    if course is None:
+        for k in range(memo.size):
+            memo[k] = 0.0
+        pulled(tag, c, s, t, arm, memo)
+        observed(tag, c, s, t, arm, memo, loss)
+    else:
+        tell_late(tag, c, s, run, t, arm, loss, course)
 
 
-@kernel
-def change_arm(
-    tag: Tag, config: Any, shared: StateArrays, runs: Runs, arm: int, retires: bool
+@inlined
+def tell_late(
+    tag: Tag, c: Any, s: Any, run: int, t: int, arm: int, loss: float, course: Course
 ) -> None:
-    """Tell every run's policy that an arm has come, or gone for good."""
-    for run in range(runs.counts.shape[0]):
-        arrays = StateArrays(
-            shared.layout, runs.ints[run], runs.floats[run], shared.known_ints, shared.known_floats
-        )
-        c, s = unpack(tag, config, arrays)
-        if retires:
-            arm_retired(tag, c, s, arm)
+    """Put the loss of a pull on its way, and hand over those that have arrived."""
+    rules, flight = course.rules, course.flight
+    first, last, after = flight.first[run], flight.last[run], flight.after[run]
+    pulls, arms, losses = flight.round[run], flight.arm[run], flight.loss[run]
+    place = t % losses.size
+    memo = flight.memo[run, place, : course.memo_size]
+    for k in range(memo.size):
+        memo[k] = 0.0
+    pulled(tag, c, s, t, arm, memo)
+    due = arrival(rules, flight.keys[run], t)
+    if due <= rules.horizon:  # others would never be seen
+        pulls[place], arms[place], losses[place] = t, arm, loss
+        after[place] = NOBODY
+        when = due % losses.size
+        if first[when] == NOBODY:
+            first[when] = place
         else:
-            arm_added(tag, c, s, arm)
+            after[last[when]] = place
+        last[when] = place
+    item = first[place]
+    first[place] = NOBODY
+    while item != NOBODY:
+        told = flight.memo[run, item, : course.memo_size]
+        observed(tag, c, s, pulls[item], arms[item], told, losses[item])
+        item = after[item]

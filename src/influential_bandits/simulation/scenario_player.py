@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,20 +13,24 @@ from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.portable import log
 from influential_bandits.numerics.streams import SCENARIO, SESSIONS, key_table
 from influential_bandits.policies.compiled import Layout
-from influential_bandits.policies.contract import Policy
-from influential_bandits.simulation.kernels import CHOSEN_ROUND, Output, Runs
+from influential_bandits.simulation.kernels import (
+    CHOSEN_ROUND,
+    Runs,
+    advance_runs,
+    change_arm,
+)
 from influential_bandits.simulation.scenario import DELAY_LAWS, Scenario
 from influential_bandits.simulation.scenario_kernels import (
     GEOMETRIC,
     NOBODY,
     Clock,
+    Course,
     Flight,
     Rules,
-    advance_scenario,
-    change_arm,
 )
-from influential_bandits.world.dynamics import World
-from influential_bandits.world.noise import Source
+
+if TYPE_CHECKING:
+    from influential_bandits.simulation.tasks import Chain, Simulation
 
 MOST_UNDER_WAY = 1 << 26  # losses of a run; about 3 GB
 SMALLEST_UNIFORM = 2.0**-53  # of the random streams: a geometric delay is bounded by its logarithm
@@ -38,28 +42,17 @@ class ScenarioPlayer:
     Between compiled calls arms come and go: an arrival lays the states out anew, as an agent does.
     """
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        policy: Policy,
-        layout: Layout,
-        world: World,
-        noise: Source,
-        runs: Runs,
-        output: Output,
-        row: int,
-        seeds: npt.NDArray[np.uint64],
-        number: int,
-        horizon: int,
-        half_life: float | None,
-    ) -> None:
-        self.policy, self.layout, self.runs = policy, layout, runs
-        self.world, self.noise, self.output, self.row = world, noise, output, row
-        self.rules = compile_rules(scenario, horizon)
-        self.events = [event for event in scenario.events if event.round <= horizon]
-        self.in_use = np.ones(layout.config[0], np.bool_)
-        self.clock = make_clock(scenario, half_life, seeds, number) if scenario.has_times else None
-        self.flight = self._empty_flight(key_table(seeds, np.uint64(number), SCENARIO))
+    def __init__(self, chain: Chain, scenario: Scenario, runs: Runs) -> None:
+        simulation, self.chain, self.layout, self.runs = chain.simulation, chain, chain.layout, runs
+        self.policy, self.noise = simulation.policy, simulation.noise.source()
+        self.world = simulation.instances[0].world
+        self.rules = compile_rules(scenario, simulation.horizon)
+        self.events = [event for event in scenario.events if event.round <= simulation.horizon]
+        self.in_use = np.ones(self.layout.config[0], np.bool_)
+        self.clock = make_clock(scenario, simulation) if scenario.has_times else None
+        self.flight = self._empty_flight(
+            key_table(simulation.seeds, np.uint64(simulation.numbers[0]), SCENARIO)
+        )
 
     def _empty_flight(self, keys: npt.NDArray[np.uint64]) -> Flight:
         shape = (len(keys), count_places(self.rules))
@@ -85,22 +78,28 @@ class ScenarioPlayer:
                 event = self.events.pop(0)
                 self._change(event.arm, event.retires)
             stop = min(last, self.events[0].round - 1) if self.events else last
-            advance_scenario(
+            restricts = self.rules.eligible < 1.0 or not self.in_use.all()
+            course = Course(
+                self.rules,
+                self.flight,
+                self.in_use,
+                self.in_use.copy(),
+                bool(restricts),
+                self.layout.memo_size,
+            )
+            advance_runs(
                 self.layout.tag,
                 self.layout.config,
                 self.layout.arrays(),
                 self.world,
                 self.noise,
                 self.runs,
-                self.flight,
-                self.output,
-                self.rules,
-                self.in_use,
-                self.layout.memo_size,
-                self.row,
+                self.chain.output,
+                self.chain.row,
                 first,
                 stop,
                 fault,
+                course,
                 self.clock,
             )
             first = stop + 1
@@ -109,20 +108,17 @@ class ScenarioPlayer:
         if retires:
             self.in_use[arm] = False
         else:
-            before, self.layout = (
-                self.layout,
-                Layout(self.policy, arm + 1, checked=self.layout.checked),
-            )
+            before = self.layout
+            self.layout = Layout(self.policy, arm + 1, checked=before.checked)
             self.runs = _lay_out_anew(self.runs, before, self.layout)
             self.in_use = np.append(self.in_use, True)
         tag, config, shared = self.layout.tag, self.layout.config, self.layout.arrays()
         change_arm(tag, config, shared, self.runs, arm, retires)
 
 
-def make_clock(
-    scenario: Scenario, half_life: float | None, seeds: npt.NDArray[np.uint64], number: int
-) -> Clock:
+def make_clock(scenario: Scenario, simulation: Simulation) -> Clock:
     """Return the times of a scenario as compiled code sees them."""
+    half_life = simulation.instances[0].half_life
     return Clock(
         times=np.array(scenario.times if scenario.times is not None else (), np.float64),
         session=scenario.session or 1,
@@ -130,7 +126,7 @@ def make_clock(
         gap=float(scenario.gap),
         pause=float(scenario.pause),
         half_life=math.inf if half_life is None else half_life,
-        keys=key_table(seeds, np.uint64(number), SESSIONS),
+        keys=key_table(simulation.seeds, np.uint64(simulation.numbers[0]), SESSIONS),
     )
 
 

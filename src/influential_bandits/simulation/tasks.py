@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,35 +69,26 @@ class Simulation:
         known = (instance, self.horizon) if self.policy.privileged else ()
         return Layout(self.policy, self.arms_at_start, *known, checked=self.check)
 
-    def output_of(self, i: int, seeds: slice) -> Output:
-        """Return where the results of some seeds of an instance go."""
-        whole = self.output
-        return Output(
-            whole.checkpoints,
-            whole.counts[i, seeds],
-            whole.loss[i, seeds],
-            whole.choices[i, seeds],
-            whole.losses[i, seeds],
+    def output_of(self, i: int | slice, seeds: slice = slice(None)) -> Output:
+        """Return where the results of some seeds of an instance go, or of several instances."""
+        arrays: Any = (array[i, seeds] for array in self.output[1:])
+        return Output(self.output[0], *arrays)
+
+    def part(self, i: int, seeds: slice) -> Simulation:
+        """Return the simulation of one instance with some of the seeds."""
+        return replace(
+            self,
+            instances=(self.instances[i],),
+            seeds=self.seeds[seeds],
+            numbers=[self.numbers[i]],
+            output=self.output_of(slice(i, i + 1), seeds),
         )
 
     def tasks_for_cores(self, threads: int) -> Sequence[Task]:
         """Return tasks for the cores of a computer: in SIMD lanes where that pays."""
         keeps_all = self.output.choices.size + self.output.losses.size > 0
-        if self.lanes is False or self.scenario is not None or keeps_all or self.check:
-            return list(self._chains())
-        tasks = lane_tasks(
-            self.policy,
-            self.instances,
-            self.noise,
-            self.seeds,
-            self.numbers,
-            self.output.counts,
-            self.output.checkpoints,
-            self.horizon,
-            threads,
-            self.rounds_per_step,
-            wherever_possible=self.lanes is True,
-        )
+        general = self.lanes is False or self.scenario is not None or keeps_all or self.check
+        tasks = None if general else lane_tasks(self, threads)
         return list(self._chains()) if tasks is None else tasks
 
     def _chains(self) -> Iterator[Chain]:
@@ -108,20 +99,8 @@ class Simulation:
                 layout = self.lay_out(instance)
             batch = self._batch_size(layout, instance)
             for start in range(0, len(self.seeds), batch):
-                part = slice(start, min(start + batch, len(self.seeds)))
-                yield Chain(
-                    self.policy,
-                    instance,
-                    layout,
-                    self.noise,
-                    self.seeds[part],
-                    self.numbers[i],
-                    start,
-                    self.output_of(i, part),
-                    self.horizon,
-                    self.scenario,
-                    self.rounds_per_step,
-                )
+                seeds = slice(start, min(start + batch, len(self.seeds)))
+                yield Chain(self.part(i, seeds), layout, start)
 
     def _batch_size(self, layout: Layout, instance: Instance) -> int:
         """Return how many runs to play side by side: work for a step, within little memory."""
@@ -138,37 +117,34 @@ class Simulation:
 class Chain:
     """A batch of runs in one world, played step by step until the horizon."""
 
-    policy: Policy
-    instance: Instance
+    simulation: Simulation  # of one instance, with the seeds of the batch
     layout: Layout
-    noise: Noise
-    seeds: npt.NDArray[np.uint64]
-    number: int  # of the instance
     row: int  # of the first seed among all
-    output: Output
-    horizon: int
-    scenario: Scenario | None
-    rounds_per_step: int  # at most, of all runs of the batch
+
+    def __post_init__(self) -> None:
+        self.output = self.simulation.output_of(0)
 
     def steps(self) -> Iterable[int]:
         """Play; yield the number of rounds done after each step."""
         play = self._player()
         fault = np.zeros(3, np.int64)
-        largest = max(1, self.rounds_per_step // len(self.seeds))
+        largest = max(1, self.simulation.rounds_per_step // len(self.simulation.seeds))
         rounds = max(1, largest >> 10)
         last = 0
-        while last < self.horizon:
-            first, last = last + 1, min(last + rounds, self.horizon)
+        while last < self.simulation.horizon:
+            first, last = last + 1, min(last + rounds, self.simulation.horizon)
             started = time.perf_counter()
             try:
                 play(first, last, fault)
             except InfluentialBanditsError:
                 raise
             except Exception as error:
-                raise explain(self.policy, self.layout, error, self._moment(last)) from error
+                raise explain(
+                    self.simulation.policy, self.layout, error, self._moment(last)
+                ) from error
             if fault[CHOSEN_ROUND]:
                 raise self._out_of_range(fault)
-            yield (last - first + 1) * len(self.seeds)
+            yield (last - first + 1) * len(self.simulation.seeds)
             if time.perf_counter() - started < SECONDS_PER_STEP:
                 rounds = min(2 * rounds, largest)
             else:
@@ -185,51 +161,40 @@ class Chain:
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel light: results are all zero before the work, and layouts follow from the rest."""
-        sizes = [(array.shape, array.dtype) for array in self.output[1:]]
-        layout = self.layout.config[0], self.layout.checked
-        return self.__dict__ | {"layout": layout, "output": (self.output[0], sizes)}
+        marks, *arrays = self.simulation.output
+        sizes: Any = marks, [(array.shape, array.dtype) for array in arrays]
+        return {"simulation": replace(self.simulation, output=sizes), "row": self.row}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Lay out again what was left behind."""
-        self.__dict__.update(state)
-        marks, sizes = state["output"]
-        self.output = Output(marks, *(np.zeros(*size) for size in sizes))
-        n_arms, check = state["layout"]
-        known = (self.instance, self.horizon) if self.policy.privileged else ()
-        self.layout = Layout(self.policy, n_arms, *known, checked=check)
+        marks, sizes = state["simulation"].output
+        output = Output(marks, *(np.zeros(*size) for size in sizes))
+        self.simulation, self.row = replace(state["simulation"], output=output), state["row"]
+        self.layout = self.simulation.lay_out(self.simulation.instances[0])
+        self.__post_init__()
 
     def _player(self) -> Callable[[int, int, Ints], None]:
-        """Return what plays from one round to another: the plain loop, or that of a scenario."""
-        layout, world, runs = self.layout, self.instance.world, self._fresh_runs()
+        """Return what plays from one round to another."""
+        layout, world, runs = self.layout, self.simulation.instances[0].world, self._fresh_runs()
         self._runs = runs  # what to look at if a round fails
-        noise, output, row = self.noise.source(), self.output, self.row
-        if self.scenario is not None:
-            return ScenarioPlayer(
-                self.scenario,
-                self.policy,
-                layout,
-                world,
-                noise,
-                runs,
-                output,
-                row,
-                self.seeds,
-                self.number,
-                self.horizon,
-                self.instance.half_life,
-            ).play
+        if self.simulation.scenario is not None:
+            return ScenarioPlayer(self, self.simulation.scenario, runs).play
+        noise, output, row = self.simulation.noise.source(), self.output, self.row
         tag, config, shared = layout.tag, layout.config, layout.arrays()
 
         def play(first: int, last: int, fault: Ints) -> None:
-            advance_runs(tag, config, shared, world, noise, runs, output, row, first, last, fault)
+            rounds = first, last
+            advance_runs(
+                tag, config, shared, world, noise, runs, output, row, *rounds, fault, None, None
+            )
 
         return play
 
     def _fresh_runs(self) -> Runs:
-        many = len(self.seeds)
-        start = start_progress(self.instance.world)
+        many = len(self.simulation.seeds)
+        start = start_progress(self.simulation.instances[0].world)
         keys = [
-            key_table(self.seeds, np.uint64(self.number), purpose) for purpose in (NOISE, POLICY)
+            key_table(self.simulation.seeds, np.uint64(self.simulation.numbers[0]), purpose)
+            for purpose in (NOISE, POLICY)
         ]
         return Runs(
             ints=np.tile(self.layout.fresh["int64"], (many, 1)),
@@ -248,15 +213,17 @@ class Chain:
         """Return when a run failed: the first that has not got as far as the last round."""
         played = self._runs.counts.sum(axis=1)  # runs are played one after the other
         run = int(np.argmax(played < last))
-        return f" in round {played[run] + 1} (instance {self.number}, seed {self.seeds[run]})"
+        return f" in round {played[run] + 1} ({self._name_run(run)})"
+
+    def _name_run(self, run: int) -> str:
+        return f"instance {self.simulation.numbers[0]}, seed {self.simulation.seeds[run]}"
 
     def _out_of_range(self, fault: Ints) -> InvalidPolicy:
-        seed = self.seeds[fault[CHOSEN_RUN]]
-        allowed = f"the arms are 0 … {self.instance.n_arms - 1}"
-        if self.scenario is not None:
-            allowed += f", and not all of them need be on offer in {self.scenario}"
+        simulation, run = self.simulation, int(fault[CHOSEN_RUN])
+        allowed = f"the arms are 0 … {simulation.instances[0].n_arms - 1}"
+        if simulation.scenario is not None:
+            allowed += f", and not all of them need be on offer in {simulation.scenario}"
         return InvalidPolicy(
-            f"{type(self.policy).__name__} chose arm {fault[CHOSEN_ARM]} in round "
-            f"{fault[CHOSEN_ROUND]} (instance {self.number}, seed {seed}); "
-            f"{allowed}"
+            f"{type(simulation.policy).__name__} chose arm {fault[CHOSEN_ARM]} in round "
+            f"{fault[CHOSEN_ROUND]} ({self._name_run(run)}); {allowed}"
         )

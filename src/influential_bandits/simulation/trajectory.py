@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import make_frame, optional_module, real_array, require_horizon
+from influential_bandits.checks import make_frame, optional_module, real_array
 from influential_bandits.display import make_html, take_axes
 from influential_bandits.errors import InvalidInput, MissingFile, NotApplicable, NotCertified
-from influential_bandits.files import clear_reason, parse_json, read_table, seal_holds, write_table
+from influential_bandits.files import clear_reason, read_about, read_table, seal_holds, write_table
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.slopes import log_log_slope
 from influential_bandits.optima.regret import regret
@@ -32,8 +32,7 @@ FORMAT = "influential-bandits/trajectory/1"
 REGRET = "regret"
 SHOWN_CHECKPOINTS, SHOWN_ARMS = 6, 8  # in a notebook
 KEYS = ("instance", "seed", "horizon")  # columns that tell one row from another
-# What a file of something else may raise on the way.
-NOT_OURS = (OSError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
+RECORDED = ("choices", "losses")  # columns with a list for each run, in its last row
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +259,8 @@ class Trajectory:
         columns["counts"] = pyarrow.FixedSizeListArray.from_arrays(counts, n_arms)
         if self.expected_loss is not None:
             columns["expected_loss"] = self.expected_loss.ravel()
-        for name, values in (("choices", self.choices), ("losses", self.losses)):
+        for name in RECORDED:
+            values = getattr(self, name)
             if values is not None:
                 ends = np.zeros(rows + 1, np.int64)
                 ends[marks::marks] = values.shape[-1]
@@ -271,7 +271,6 @@ class Trajectory:
             "instance_numbers": self.instance_numbers.tolist(),
             "seeds": self.seeds.tolist(),
             "checkpoints": self.checkpoints.tolist(),
-            "columns": list(columns),
             "policy": policy_to_json(self.policy),
             "noise": self.noise.to_json(),
             "horizon": self.horizon,
@@ -283,7 +282,7 @@ class Trajectory:
     def load(cls, path: str | Path, policy: Policy | None = None) -> Trajectory:
         """Read a run written by :meth:`save`.
 
-        Nothing of the file is trusted: not the order of its rows, and no count.
+        A file that was damaged, or changed by another program, is refused: its checksum tells.
 
         Parameters
         ----------
@@ -296,28 +295,29 @@ class Trajectory:
         try:
             if not stat.S_ISREG(Path(path).stat().st_mode):
                 raise InvalidInput(f"{path} is no regular file; name one that save has written")
-            whole = seal_holds(path)
-            if whole is False:
+            sealed = seal_holds(path)
+            if sealed is None:
+                raise InvalidInput(
+                    f"{path} is not a saved trajectory, or was changed by another program: it has "
+                    "no checksum"
+                )
+            if not sealed:
                 raise InvalidInput(f"{path} is damaged: its checksum does not fit what it holds")
-            table = read_table(path)
-            settings = parse_json(table.schema.metadata[b"influential_bandits"], path)
-            if settings["format"] != FORMAT:
-                raise InvalidInput(f"{path} has the format {settings['format']!r}, not {FORMAT!r}")
-            if whole is None and "columns" in settings:  # earlier versions wrote neither
-                raise InvalidInput(f"{path} was changed by another program: its checksum is gone")
-            return cls(**_read_columns(table, settings, policy))
+            settings = read_about(path)
+            if settings.get("format") != FORMAT:
+                raise InvalidInput(
+                    f"{path} is not a saved trajectory: its format is {settings.get('format')!r}, "
+                    f"not {FORMAT!r}"
+                )
+            return cls(**_read_columns(read_table(path), settings, policy))
         except FileNotFoundError as error:
             raise MissingFile(f"cannot read {path}: {clear_reason(error)}") from None
+        except OSError as error:
+            raise InvalidInput(f"cannot read {path}: {clear_reason(error)}") from None
         except MemoryError:
             raise InvalidInput(f"{path} does not fit into memory") from None
-        except NOT_OURS as error:
-            if isinstance(error, InvalidInput) and str(path) in str(error):
-                raise
-            why = str(error) if isinstance(error, InvalidInput) else f"{error!r:.200}"
-            raise InvalidInput(f"{path} is not a saved trajectory: {why}") from None
 
     def __repr__(self) -> str:
-        """Say who played, how long, and how often."""
         instances, seeds, marks, n_arms = self.counts.shape
         scenario = "" if self.scenario is None else f"{self.scenario!r}, "
         return (
@@ -382,7 +382,6 @@ class Trajectories(dict[str, Trajectory]):
         return make_html(repr(self), header=[what, *(f"T = {T:,}" for T in marks)], rows=rows)
 
     def __repr__(self) -> str:
-        """Say who played, how long, and how often."""
         size = ""
         for run in self.values():
             instances, seeds = run.counts.shape[:2]
@@ -405,109 +404,32 @@ def _grid(numbers: Any, seeds: Any, marks: Any) -> tuple[Any, Any, Any]:
 
 
 def _read_columns(table: Any, settings: Mapping[str, Any], policy: Policy | None) -> dict[str, Any]:
+    """Return what a trajectory is made of, of a file whose checksum holds."""
     instances = tuple(Instance.from_json(data) for data in settings["instances"])
-    keys = [_whole_numbers(table, name) for name in KEYS]
-    numbers = np.array(settings.get("instance_numbers", _in_order(keys[0])), np.uint64)
-    seeds = np.array(settings.get("seeds", _in_order(keys[1])), np.uint64)
-    marks = np.unique(np.array(settings.get("checkpoints", keys[2]), np.int64))
-    horizon = require_horizon(settings["horizon"])
-    if len(numbers) != len(instances) or not len(seeds) or len(np.unique(seeds)) != len(seeds):
-        raise InvalidInput("instances, their numbers and seeds do not fit together")
-    if not len(marks) or marks[0] < 1 or marks[-1] > horizon:
-        raise InvalidInput(f"checkpoints must lie in 1 … {horizon}, the horizon")
-    table = table.take(_order(keys, _grid(numbers, seeds, marks)))
-    shape, width = (len(instances), len(seeds), len(marks)), instances[0].n_arms
-    counts = _values(table, "counts", width).reshape(*shape, width)
-    loss = None
-    if "expected_loss" in table.column_names:
-        loss = _values(table, "expected_loss").astype(np.float64).reshape(shape)
-    choices, losses = (
-        _read_recorded(table, name, shape, horizon) for name in ("choices", "losses")
-    )
-    _require_played(counts, marks, choices)
-    scenario = settings.get("scenario")
+    marks = np.array(settings["checkpoints"], np.int64)
+    seeds = np.array(settings["seeds"], np.uint64)
+    shape, scenario = (len(instances), len(seeds), len(marks)), settings["scenario"]
+    arrays = {name: _values(table, name) for name in table.column_names if name not in KEYS}
+    recorded = {name: arrays[name].reshape(*shape[:2], -1) for name in RECORDED if name in arrays}
     return {
         "instances": instances,
         "policy": policy_from_json(settings["policy"], policy),
         "noise": noise_from_json(settings["noise"]),
         "seeds": seeds,
         "checkpoints": marks,
-        "counts": counts,
-        "expected_loss": loss,
-        "choices": None if choices is None else choices.astype(np.int32),
-        "losses": losses,
-        "horizon": horizon,
-        "instance_numbers": numbers,
+        "counts": arrays["counts"].reshape(*shape, instances[0].n_arms),
+        "expected_loss": arrays["expected_loss"].reshape(shape)
+        if "expected_loss" in arrays
+        else None,
+        "horizon": settings["horizon"],
+        "instance_numbers": np.array(settings["instance_numbers"], np.uint64),
         "scenario": None if scenario is None else Scenario.from_json(scenario),
+        **recorded,
     }
 
 
-def _read_recorded(table: Any, name: str, shape: tuple[int, int, int], horizon: int) -> Any:
-    """Return what was recorded of every round, (instances, seeds, horizon); None if nothing was."""
-    if name not in table.column_names:
-        return None
-    lengths = optional_module("pyarrow.compute").list_value_length(table[name])
-    ends = lengths.to_numpy().reshape(shape)
-    if (ends[..., :-1] != 0).any() or (ends[..., -1] != horizon).any():
-        raise InvalidInput(f"each run must have {horizon} recorded {name}")
-    return _values(table, name).reshape(*shape[:2], horizon)
-
-
-def _values(table: Any, name: str, width: int | None = None) -> Any:
+def _values(table: Any, name: str) -> Any:
     """Return all numbers of a column; of lists, one after the other."""
     column = table[name].combine_chunks()
-    if width is not None and getattr(column.type, "list_size", None) != width:
-        raise InvalidInput(f"{name} must be lists of {width} numbers, one for each arm")
-    if column.null_count:
-        raise InvalidInput(f"{name} lacks values")
-    found = column.flatten() if hasattr(column.type, "value_type") else column
-    wanted = "f" if name in ("expected_loss", "losses") else "iu"
-    values = found.to_numpy(zero_copy_only=False)
-    if found.null_count or values.dtype.kind not in wanted:
-        raise InvalidInput(f"{name} must be numbers, got {column.type}")
-    return values
-
-
-def _whole_numbers(table: Any, name: str) -> Any:
-    return _values(table, name).astype(np.int64 if name == "horizon" else np.uint64)
-
-
-def _in_order(values: Any) -> Any:
-    """Return the different values in the order in which they first come."""
-    return values[np.sort(np.unique(values, return_index=True)[1])]
-
-
-def _order(keys: Any, wanted: Any) -> Any:
-    """Return where each row that is wanted is in the file; every one has to be there once."""
-    if len(keys[0]) == len(wanted[0]):
-        here, there = np.lexsort(keys[::-1]), np.lexsort(wanted[::-1])
-        if all(np.array_equal(a[here], b[there]) for a, b in zip(keys, wanted, strict=True)):
-            places = np.empty(len(here), np.int64)
-            places[there] = here  # equal rows keep their order
-            return places
-    raise InvalidInput(
-        f"it must hold one row for each instance, seed and checkpoint, {len(wanted[0]):,} in all; "
-        f"there are {len(keys[0]):,}, or others"
-    )
-
-
-def _require_played(counts: Ints, marks: Ints, choices: Any) -> None:
-    """Raise unless counts are those of runs that pulled one arm in each round."""
-    if (counts < 0).any():
-        raise InvalidInput("counts must not be negative")
-    if (counts.sum(axis=-1) != marks).any():
-        raise InvalidInput("the counts of a run must add up to the round")
-    if (np.diff(counts, axis=2) < 0).any():
-        raise InvalidInput("the counts of a run must not fall")
-    if choices is None:
-        return
-    width = counts.shape[-1]
-    if (choices < 0).any() or (choices >= width).any():
-        raise InvalidInput(f"recorded choices must be 0 … {width - 1}")
-    stretch = np.searchsorted(marks, np.arange(1, marks[-1] + 1))
-    runs = choices.reshape(-1, choices.shape[-1])
-    for run, found in zip(runs, counts.reshape(-1, *counts.shape[2:]), strict=True):
-        places = stretch * width + run[: marks[-1]]
-        pulls = np.bincount(places, minlength=counts.shape[2] * width).reshape(-1, width)
-        if (pulls.cumsum(axis=0) != found).any():
-            raise InvalidInput("the recorded choices are not those that were counted")
+    values = column.flatten() if hasattr(column.type, "value_type") else column
+    return values.to_numpy(zero_copy_only=False)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.compiling import borrowed, count_one, inlined, lazy_kernel
+from influential_bandits.numerics.compiling import count_one, inlined, lazy_kernel
 from influential_bandits.numerics.double_double import add, add_product, two_sum
 from influential_bandits.numerics.portable import whole_power
 
@@ -51,19 +51,6 @@ def start_progress(world: World) -> Progress:
         weights=np.zeros(rank if low_rank else n_arms),
         low=np.zeros(rank),
         last=np.zeros(n_arms if lazy else 0, np.int64),
-    )
-
-
-@inlined
-def borrowed_world(world: World) -> World:
-    """Return the world in arrays without an owner, for loops (see :func:`borrowed`)."""
-    return World(
-        world.kind,
-        borrowed(world.values),
-        borrowed(world.columns),
-        borrowed(world.offsets),
-        borrowed(world.initial_loss),
-        world.memory,
     )
 
 

@@ -73,7 +73,6 @@ class Environment:
         self._source = self.noise.source()
 
     def __repr__(self) -> str:
-        """Say which world it is, and how far it is played."""
         rounds = f"{self.round} round{'s' * (self.round != 1)} played"
         return f"Environment({self.instance!r}, {self.noise!r}, {rounds})"
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from influential_bandits.checks import abbreviate, is_real, require_half_life
+from influential_bandits.checks import abbreviate, is_real, real_number, require_half_life
 from influential_bandits.errors import InvalidInput
 
 NO_CLOCK = (
@@ -41,13 +41,8 @@ class Fading:
     half_life: float | None = None
 
     def __post_init__(self) -> None:
-        """Check both, so that nobody has to again."""
-        if not is_real(self.memory) or not 0.0 < float(self.memory) <= 1.0:
-            raise InvalidInput(
-                "memory must lie in (0, 1], the share of influence that is left after each event, "
-                f"got {abbreviate(self.memory)}"
-            )
-        object.__setattr__(self, "memory", float(self.memory))
+        memory = real_number("memory", self.memory, 0.0, 1.0, above=True)
+        object.__setattr__(self, "memory", memory)
         object.__setattr__(self, "half_life", require_half_life(self.half_life))
 
     @property
@@ -67,13 +62,11 @@ class Fading:
         return max(float(2.0 ** (-HOURS_A_DAY * days / self.half_life)), 1e-12)
 
     def __repr__(self) -> str:
-        """Write it as it is made."""
         parts = [f"memory={self.memory!r}"] if self.memory < 1.0 else []
         parts += [] if self.half_life is None else [f"half_life={self.half_life!r}"]
         return f"Fading({', '.join(parts)})"
 
     def __str__(self) -> str:
-        """Say it in words."""
         spans = []
         if self.half_life is not None:
             days = self.half_life / HOURS_A_DAY

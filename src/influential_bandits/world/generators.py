@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from influential_bandits.checks import abbreviate, is_real, whole_number
+from influential_bandits.checks import real_number, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel, lazy_kernel
@@ -152,8 +152,7 @@ def block_instance(n_arms: int, blocks: int, seed: int, within: float = 0.8) -> 
     _require_dense(n_arms)
     if blocks > n_arms:
         raise InvalidInput(f"blocks must be at most n_arms = {n_arms}, got {blocks}")
-    if not is_real(within) or not 0.0 <= within <= 1.0:
-        raise InvalidInput(f"within must lie in [0, 1], got {abbreviate(within)}")
+    within = real_number("within", within, 0.0, 1.0)
     strengths = 0.5 + 0.5 * _uniforms(seed, n_arms, 5)
     directions = _normals(seed, (blocks, blocks), 6)
     vectors = np.zeros((n_arms, blocks + n_arms))

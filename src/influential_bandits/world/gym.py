@@ -83,13 +83,11 @@ class InfluentialBanditEnv(gymnasium.Env[Observation, np.int64]):
         self._play: Environment | None = None
 
     def __repr__(self) -> str:
-        """Say which world it is."""
         return f"InfluentialBanditEnv({self.instance!r}, {self.noise!r}, horizon {self.horizon:,})"
 
     def reset(
         self, *, seed: int | None = None, options: Info | None = None
     ) -> tuple[Observation, Info]:
-        """Start again; a seed chooses the noise, without one each episode has its own."""
         super().reset(seed=seed)
         if seed is None:
             seed = int(self.np_random.integers(2**63))
@@ -97,7 +95,6 @@ class InfluentialBanditEnv(gymnasium.Env[Observation, np.int64]):
         return self._observation(0.0), {"expected_losses": self._play.expected_losses()}
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, Info]:
-        """Pull an arm."""
         if self._play is None or self._play.round >= self.horizon:
             raise gymnasium.error.ResetNeeded("the episode is over: call reset() first")
         loss = self._play.pull(action)  # type: ignore[arg-type]

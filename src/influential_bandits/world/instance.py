@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from pathlib import Path
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.checks import (
-    Frozen,
     abbreviate,
-    is_real,
     real_array,
+    real_number,
     require_half_life,
     require_names,
 )
 from influential_bandits.display import draw_matrix, make_html
 from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable
-from influential_bandits.files import read_json, write_json
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.world.dynamics import World, all_deviations, start_progress, total_losses
 from influential_bandits.world.fading import Fading
@@ -29,9 +26,9 @@ from influential_bandits.world.interaction import (
     Interaction,
     as_interaction,
     check_numbers,
-    freeze,
     interaction_from_json,
 )
+from influential_bandits.world.values import StoredValue, freeze
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +38,7 @@ FORMAT = "influential-bandits/instance/1"
 MOST_SHOWN, MOST_DRAWN = 10, 200  # arms, in a table and in a picture
 
 
-class Instance(Frozen):
+class Instance(StoredValue):
     """An influential bandit problem: pulling arm i adds row i of A to the losses of all arms.
 
     Parameters
@@ -91,17 +88,14 @@ class Instance(Frozen):
                 f"initial_loss must have one number for each of the {matrix.n_arms} arms of the "
                 f"interaction, got shape {loss.shape}"
             )
-        if not is_real(memory):
-            raise InvalidInstance(f"memory must be a number in (0, 1], got {abbreviate(memory)}")
-        if not 0.0 < float(memory) <= 1.0:
-            raise InvalidInstance(f"memory must lie in (0, 1], got {memory}")
+        kept = real_number("memory", memory, 0.0, 1.0, above=True, error=InvalidInstance)
         if definite and not matrix.definite:
             raise InvalidInstance(_indefinite(matrix))
         self._set(
             _interaction=matrix,
             _initial_loss=freeze(loss),
             _names=None if arm_names is None else _names(arm_names, matrix.n_arms),
-            _memory=float(memory),
+            _memory=kept,
             _half_life=require_half_life(half_life, InvalidInstance),
             _remembered={},
         )
@@ -214,7 +208,6 @@ class Instance(Frozen):
         return float(totals[0]) if x.ndim == 1 else totals.reshape(x.shape[:-1])
 
     def to_json(self) -> dict[str, Any]:
-        """Return the instance as JSON data; floats are written exactly."""
         data = {
             "format": FORMAT,
             "interaction": self._interaction.to_json(),
@@ -226,7 +219,6 @@ class Instance(Frozen):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Instance:
-        """Return the instance that :meth:`to_json` described; an indefinite one stays so."""
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise InvalidInstance(f'this is no instance file: expected "format": "{FORMAT}"')
         try:
@@ -242,40 +234,14 @@ class Instance(Frozen):
         except KeyError as missing:
             raise InvalidInstance(f"the instance file has no {missing} entry") from None
 
-    def save(self, path: str | Path) -> None:
-        """Write the instance to a JSON file."""
-        write_json(path, self.to_json())
-
-    @classmethod
-    def load(cls, path: str | Path) -> Instance:
-        """Read an instance from a JSON file written by :meth:`save`."""
-        data = read_json(path, InvalidInstance)
-        try:
-            return cls.from_json(data)
-        except InvalidInstance as error:
-            raise InvalidInstance(f"{path}: {error}") from None
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle by making it again, so that a copy cannot be changed either."""
-        numbers = self._interaction, self._initial_loss, self._names, self._memory
-        return _instance, (*numbers, self._half_life)
+        make = partial(Instance, definite=False, half_life=self._half_life)
+        return make, (self._interaction, self._initial_loss, self._names, self._memory)
 
-    def __eq__(self, other: object) -> bool:
-        """Compare interaction, losses, names, memory and half-life."""
-        if not isinstance(other, Instance):
-            return NotImplemented
-        return (
-            self._interaction == other._interaction
-            and np.array_equal(self._initial_loss, other._initial_loss)
-            and self.arm_names == other.arm_names
-            and self._memory == other._memory
-            and self._half_life == other._half_life
-        )
-
-    def __hash__(self) -> int:
-        """Hash by the numbers, like equality."""
+    def _parts(self) -> tuple[Any, ...]:
         fading = self._memory, self._half_life
-        return hash((self._interaction, self._initial_loss.tobytes(), fading))
+        return self._interaction, self._initial_loss, self.arm_names, *fading
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the interaction: red entries raise later losses, blue ones lower them.
@@ -308,7 +274,6 @@ class Instance(Frozen):
         return make_html(repr(self), header=header, rows=rows, note=note)
 
     def __repr__(self) -> str:
-        """Say the size, the kind of interaction and whatever is unusual."""
         matrix = self._interaction
         rank = f" (rank {matrix.values.shape[1]})" if matrix.name == "low-rank" else ""
         parts = [
@@ -376,16 +341,6 @@ def check_counts(instance: Instance, counts: npt.ArrayLike) -> Floats:
     if not np.isfinite(x).all() or (x < 0).any():
         raise InvalidInput("counts must be finite and not negative")
     return x
-
-
-def _instance(
-    interaction: Interaction,
-    loss: Floats,
-    names: tuple[str, ...] | None,
-    memory: float,
-    half_life: float | None = None,
-) -> Instance:
-    return Instance(interaction, loss, names, memory, definite=False, half_life=half_life)
 
 
 def _indefinite(matrix: Interaction) -> str:

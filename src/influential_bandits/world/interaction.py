@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +13,6 @@ import scipy.sparse
 
 from influential_bandits.checks import (
     LARGEST_ARMS,
-    Frozen,
     abbreviate,
     require_losses,
     whole_number,
@@ -22,13 +21,14 @@ from influential_bandits.errors import InvalidInput, InvalidInstance
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.world.dynamics import DENSE, LOW_RANK, SPARSE
 from influential_bandits.world.factorisation import pivoted_ldl
+from influential_bandits.world.values import Value, freeze
 
 MOST_BYTES = 1 << 31  # of a dense matrix that nobody has asked for by name
 NO_INTS: Ints = np.empty(0, np.int64)
 NO_INTS.flags.writeable = False  # like all arrays of a world, so that types agree
 
 
-class Interaction(Frozen, ABC):
+class Interaction(Value, ABC):
     """A symmetric matrix A: pulling arm i adds row i to the losses of all arms."""
 
     kind: ClassVar[int]
@@ -93,23 +93,10 @@ class Interaction(Frozen, ABC):
         """Copy and pickle by making it again, so that a copy cannot be changed either."""
         return type(self), (self.values,)
 
-    def __eq__(self, other: object) -> bool:
-        """Compare representation and numbers."""
-        if not isinstance(other, Interaction):
-            return NotImplemented
-        return (
-            self.kind == other.kind
-            and np.array_equal(self.values, other.values)
-            and np.array_equal(self.columns, other.columns)
-            and np.array_equal(self.offsets, other.offsets)
-        )
-
-    def __hash__(self) -> int:
-        """Hash by the numbers, like equality."""
-        return hash((self.kind, self.values.shape, self.values.tobytes(), self.columns.tobytes()))
+    def _parts(self) -> tuple[Any, ...]:
+        return self.values, self.columns, self.offsets
 
     def __repr__(self) -> str:
-        """Say the size."""
         rank = f", rank {self.values.shape[1]}" if self.kind == LOW_RANK else ""
         return f"{type(self).__name__}({self.n_arms} arms{rank}, max|A| = {self.max_abs:.4g})"
 
@@ -307,8 +294,7 @@ class SparseInteraction(Interaction):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle by making it again."""
-        return _sparse_interaction, (self.matrix, self.vouched)
+        return partial(SparseInteraction, vouched=self.vouched), (self.matrix,)
 
     @cached_property
     def matrix(self) -> Any:
@@ -355,10 +341,6 @@ class SparseInteraction(Interaction):
             "offsets": self.offsets.tolist(),
             "vouched": self.vouched,
         }
-
-
-def _sparse_interaction(matrix: Any, vouched: bool) -> SparseInteraction:
-    return SparseInteraction(matrix, vouched=vouched)
 
 
 def as_interaction(given: object) -> Interaction:
@@ -435,10 +417,3 @@ def check_numbers(given: object, what: str) -> Floats:
         ) from None
     require_losses(what, array, InvalidInstance)
     return array + 0.0
-
-
-def freeze(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return an array that cannot be changed."""
-    array = np.ascontiguousarray(array)
-    array.flags.writeable = False
-    return array

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 from collections import namedtuple
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -14,14 +13,26 @@ import numpy as np
 import numpy.typing as npt
 from numba.extending import overload
 
-from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real, require_losses
+from influential_bandits.checks import (
+    LARGEST_LOSS,
+    abbreviate,
+    real_number,
+    require_losses,
+)
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.numerics.compiling import borrowed, inlined
+from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.fingerprints import fingerprint
 from influential_bandits.numerics.recompiling import compile_anew
 from influential_bandits.numerics.streams import centred, normal, stream_at
 from influential_bandits.numerics.tags import BETWEEN, INLINED, CodeTag
+from influential_bandits.numerics.user_code import (
+    plain_numbers,
+    require_declared,
+    require_function,
+    require_reproducible,
+)
+from influential_bandits.references import find_class, name_class, subclasses
 
 NONE, GAUSSIAN, UNIFORM, RECORDED = 0, 1, 2, 3
 NO_VALUES: Floats = np.empty((1, 0))
@@ -115,11 +126,6 @@ def observed_loss(
     return source.tag.observed_loss(source, expected, first_key, second_key, row, t, arm)
 
 
-def borrowed_source(source: Source) -> Source:
-    """Return the source, in compiled code with views that are not counted."""
-    return source
-
-
 def _plain_loss(source, expected, first_key, second_key, row, t, arm):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
     return plain_loss(source, expected, first_key, second_key, row, t, arm)
 
@@ -129,13 +135,6 @@ def _observed_loss(source, expected, first_key, second_key, row, t, arm):  # typ
     if source.instance_class is NoiseSource:
         return _plain_loss
     return NoiseTag.known[source.types[0].digest].observed_loss
-
-
-@overload(borrowed_source, jit_options=BETWEEN)
-def _borrowed_source(source):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
-    if source.instance_class is NoiseSource:
-        return lambda source: NoiseSource(source.kind, source.scale, borrowed(source.values))
-    return lambda source: source
 
 
 @dataclass(frozen=True)
@@ -204,13 +203,15 @@ class Noise:
         )
 
     def _own_source(self) -> OwnSource:
-        names = tuple(field.name for field in fields(self))
-        values = tuple(_plain(getattr(self, name)) for name in names)
+        settings = self._settings()
+        names = tuple(settings)
         digest = hashlib.sha256(f"{self.code_digest}{names}".encode()).hexdigest()
         new = digest not in NoiseTag.known
         if new:
-            NoiseTag.known[digest] = NoiseTag(digest, type(self).observe, names)
-        source = OwnSource(NoiseTag.known[digest], values)
+            observe = type(self).observe
+            require_reproducible(f"{type(self).__name__}.observe", observe, InvalidInput)
+            NoiseTag.known[digest] = NoiseTag(digest, observe, names)
+        source = OwnSource(NoiseTag.known[digest], tuple(settings.values()))
         if new:
             self._try_out(source)
         return source
@@ -240,7 +241,11 @@ class Noise:
 
     def to_json(self) -> dict[str, Any]:
         """Return the noise as JSON data."""
-        return {"name": _name(type(self))} | {key: _plain(x) for key, x in vars(self).items()}
+        return {"name": name_class(type(self)), **self._settings()}
+
+    def _settings(self) -> dict[str, bool | int | float]:
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return plain_numbers(type(self).__name__, given, InvalidInput)
 
 
 @dataclass(frozen=True)
@@ -270,7 +275,7 @@ class GaussianNoise(Noise):
     sigma: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigma", _not_negative("sigma", self.sigma))
+        object.__setattr__(self, "sigma", real_number("noise sigma", self.sigma, 0.0, LARGEST_LOSS))
 
     def _plain_source(self) -> NoiseSource:
         return NoiseSource(GAUSSIAN, self.sigma, NO_VALUES)
@@ -289,7 +294,7 @@ class UniformNoise(Noise):
     bound: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bound", _not_negative("bound", self.bound))
+        object.__setattr__(self, "bound", real_number("noise bound", self.bound, 0.0, LARGEST_LOSS))
 
     def _plain_source(self) -> NoiseSource:
         return NoiseSource(UNIFORM, self.bound, NO_VALUES)
@@ -339,14 +344,12 @@ class RecordedNoise(Noise):
             raise InvalidInput(f"recorded noise has {rows:,} rows, but there are {seeds:,} seeds")
 
     def to_json(self) -> dict[str, Any]:
-        return {"name": _name(type(self)), "values": np.asarray(self.values).tolist()}
+        return {"name": name_class(type(self)), "values": np.asarray(self.values).tolist()}
 
     def __eq__(self, other: object) -> bool:
-        """Compare the recorded numbers."""
         return isinstance(other, RecordedNoise) and np.array_equal(self.values, other.values)
 
     def __hash__(self) -> int:
-        """Hash by the numbers, like equality."""
         return hash(np.asarray(self.values).tobytes())
 
 
@@ -360,65 +363,16 @@ def require_noise(given: object) -> Noise:
             f"noise must be a Noise such as GaussianNoise(1.0), got {abbreviate(given)}{hint}"
         )
     if given.code_digest:
-        _require_own(given)
+        require_function(type(given), Noise, "observe", InvalidInput)
+        require_declared(type(given), InvalidInput)
     given.source()
     return given
 
 
-def _require_own(noise: Noise) -> None:
-    """Raise unless a user's noise is a dataclass of numbers with a static method."""
-    name = type(noise).__name__
-    if not isinstance(inspect.getattr_static(noise, "observe"), staticmethod):
-        raise InvalidInput(f"{name}.observe must be a @staticmethod")
-    declared = {field.name for field in fields(noise)}
-    for own, kind in vars(type(noise)).get("__annotations__", {}).items():
-        if own not in declared and "ClassVar" not in str(kind):
-            raise InvalidInput(
-                f"{name}.{own} is no parameter yet: decorate the class with @dataclass(frozen=True)"
-            )
-    for own in declared:
-        value = getattr(noise, own)
-        if not (is_real(value) or isinstance(value, (bool, np.bool_))):
-            raise InvalidInput(f"{name}: parameter {own} must be a number, got {value!r:.80}")
-
-
 def noise_from_json(data: dict[str, Any]) -> Noise:
-    """Return the noise that :meth:`Noise.to_json` described; one's own must be imported."""
-    name = data["name"]
-    known = {_name(code): code for code in _subclasses(Noise)}
-    if name not in known:
-        if "." in str(name):
-            raise InvalidInput(
-                f"the run met the noise {name}; import the module that defines it first"
-            )
-        raise InvalidInput(f"unknown noise {name!r}; known: {', '.join(known)}")
-    return known[name](**{key: value for key, value in data.items() if key != "name"})
-
-
-def _subclasses(code: type[Noise]) -> Iterator[type[Noise]]:
-    for each in code.__subclasses__():
-        yield each
-        yield from _subclasses(each)
-
-
-def _name(code: type[Noise]) -> str:
-    """Return the name of a noise in files: in full for those of the user."""
-    return (
-        code.__name__ if code.__module__ == __name__ else f"{code.__module__}.{code.__qualname__}"
+    """Return the noise that :meth:`Noise.to_json` described; a module of the user's is imported."""
+    hint = "import the module that defines it first"
+    noise: Noise = find_class(data["name"], Noise, subclasses(Noise), hint)(
+        **{key: value for key, value in data.items() if key != "name"}
     )
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _not_negative(what: str, value: object) -> float:
-    if not is_real(value):
-        raise InvalidInput(f"noise {what} must be a number, got {abbreviate(value)}")
-    number = float(value)  # type: ignore[arg-type]
-    if not 0.0 <= number <= LARGEST_LOSS:
-        raise InvalidInput(
-            f"noise {what} must not be negative, and at most {LARGEST_LOSS:g}, got "
-            f"{abbreviate(value)}"
-        )
-    return number
+    return noise

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,18 +14,16 @@ from influential_bandits.checks import (
     HOUR,
     LARGEST_HORIZON,
     LARGEST_LOSS,
-    Frozen,
     abbreviate,
-    is_real,
+    real_number,
     whole_number,
 )
 from influential_bandits.errors import InvalidInput, InvalidInstance
-from influential_bandits.files import read_json, write_json
 from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.world.factorisation import pivoted_ldl
 from influential_bandits.world.instance import Instance
-from influential_bandits.world.interaction import DenseInteraction, check_numbers, freeze
+from influential_bandits.world.interaction import DenseInteraction, check_numbers
 from influential_bandits.world.population_draws import (
     draw_around,
     draw_delays,
@@ -36,6 +33,7 @@ from influential_bandits.world.population_draws import (
     draw_unlike,
     order_visits,
 )
+from influential_bandits.world.values import StoredValue, freeze
 
 FORMAT = "influential-bandits/population/1"
 ENTRIES = (  # of a file, and what a population is made of
@@ -103,7 +101,7 @@ class Users(NamedTuple):
         )
 
 
-class Population(Frozen):
+class Population(StoredValue):
     """Users who react alike to what they are shown, and differ in what they like.
 
     Each user is an :class:`Instance` of its own: pulling arm i for a user adds row i of the
@@ -208,41 +206,31 @@ class Population(Frozen):
             matrix, initial_loss, arm_names, memory, definite=definite, half_life=half_life
         )
         between = _check_covariance(covariance, typical.n_arms)
-        if not is_real(interaction_spread) or not 0.0 <= interaction_spread <= LARGEST_SPREAD:
-            raise InvalidInput(
-                f"interaction_spread must be a standard deviation from 0 to {LARGEST_SPREAD:g}, "
-                f"got {abbreviate(interaction_spread)}"
-            )
+        spread = real_number("interaction_spread", interaction_spread, 0.0, LARGEST_SPREAD)
         if not isinstance(unlike, (bool, np.bool_)):
             raise InvalidInput(f"unlike must be true or false, got {abbreviate(unlike)}")
-        if unlike and interaction_spread > 0.0:
+        if unlike and spread > 0.0:
             raise InvalidInput(
                 f"unlike users share no interaction to spread around: drop unlike, or "
                 f"interaction_spread = {interaction_spread}"
             )
-        if not is_real(returning) or not 0.0 <= returning <= 1.0:
-            raise InvalidInput(
-                f"returning must be a probability in [0, 1], got {abbreviate(returning)}"
-            )
         for what, law in (("stay_law", stay_law), ("delay_law", delay_law)):
             if not isinstance(law, str) or law not in LAWS:
                 raise InvalidInput(f"{what} must be one of {', '.join(LAWS)}, got {law!r:.80}")
-        _check_times(typical.half_life, rounds_per_hour, open_hours)
-        _check_drift(drift, drift_memory)
         self._set(
-            rounds_per_hour=None if rounds_per_hour is None else float(rounds_per_hour),
-            open_hours=float(open_hours),
-            drift=float(drift),
-            drift_memory=float(drift_memory),
+            rounds_per_hour=_check_rate(rounds_per_hour, typical.half_life),
+            open_hours=real_number("open_hours", open_hours, 1.0, DAY_HOURS),
+            drift=real_number("drift", drift, 0.0, LARGEST_SPREAD),
+            drift_memory=real_number("drift_memory", drift_memory, 0.0, 1.0, below=True),
             _typical=typical,
             _named=arm_names is not None,
             covariance=freeze(between.values),
-            interaction_spread=float(interaction_spread),
+            interaction_spread=spread,
             unlike=bool(unlike),
             stay=whole_number("stay", stay, 1, LARGEST_HORIZON),
             stay_law=stay_law,
             concurrency=whole_number("concurrency", concurrency, 1, MOST_USERS),
-            returning=float(returning),
+            returning=real_number("returning", returning, 0.0, 1.0),
             delay=whole_number("delay", delay, 0, LARGEST_HORIZON),
             delay_law=delay_law,
         )
@@ -393,7 +381,6 @@ class Population(Frozen):
         return matrices
 
     def to_json(self) -> dict[str, Any]:
-        """Return the population as JSON data; floats are written exactly."""
         further = (*OF_TIMES * (self.rounds_per_hour is not None), *OF_LEVELS * (self.drift > 0.0))
         values = {name: getattr(self, name) for name in (*ENTRIES, *further)}
         for name in ("interaction", "initial_loss", "covariance"):
@@ -403,7 +390,6 @@ class Population(Frozen):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Population:
-        """Return the population that :meth:`to_json` described; an indefinite one stays so."""
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise InvalidInstance(f'this is no population file: expected "format": "{FORMAT}"')
         entries = {name: value for name, value in data.items() if name != "format"}
@@ -422,41 +408,17 @@ class Population(Frozen):
                 raise InvalidInstance(f"the {name} of the population file is not symmetric")
         return made
 
-    def save(self, path: str | Path) -> None:
-        """Write the population to a JSON file."""
-        write_json(path, self.to_json())
-
-    @classmethod
-    def load(cls, path: str | Path) -> Population:
-        """Read a population from a JSON file written by :meth:`save`."""
-        data = read_json(path, InvalidInstance)
-        try:
-            return cls.from_json(data)
-        except InvalidInput as error:
-            raise InvalidInstance(f"{path}: {error}") from None
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle by making it again, so that a copy cannot be changed either."""
         return Population.from_json, (self.to_json(),)
 
-    def __eq__(self, other: object) -> bool:
-        """Compare all that it is made of."""
-        if not isinstance(other, Population):
-            return NotImplemented
-        return self._typical == other._typical and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        """Hash by the numbers, like equality."""
-        return hash((self._typical, self._key()))
-
-    def _key(self) -> tuple[Any, ...]:
+    def _parts(self) -> tuple[Any, ...]:
         laws = ENTRIES[ENTRIES.index("interaction_spread") : ENTRIES.index("memory")]
         moves = (self.drift, self.drift_memory) if self.drift > 0.0 else ()
         times = self.rounds_per_hour, self.open_hours
-        return self.covariance.tobytes(), *(getattr(self, name) for name in laws), *times, *moves
+        return self._typical, self.covariance, *map(self.__getattribute__, laws), *times, *moves
 
     def __repr__(self) -> str:
-        """Say the size, how long users stay, and whatever is unusual."""
         parts = [f"{self.n_arms} arms", f"max|A| = {self._typical.interaction.max_abs:.4g}"]
         if self.unlike:
             parts.append("unlike users")
@@ -482,33 +444,16 @@ class Population(Frozen):
         return f"Population({', '.join(parts)})"
 
 
-def _check_times(half_life: float | None, rounds_per_hour: object, open_hours: object) -> None:
-    """Raise unless rounds have times where they need them."""
-    if rounds_per_hour is None and half_life is not None:
+def _check_rate(rounds_per_hour: object, half_life: float | None) -> float | None:
+    """Return how many rounds an hour has; raise where they need times and have none."""
+    if rounds_per_hour is not None:
+        return real_number("rounds_per_hour", rounds_per_hour, FEWEST_AN_HOUR, math.inf, below=True)
+    if half_life is not None:
         raise InvalidInput(
             "influence that fades by the clock needs times: say how many rounds of the whole fleet "
             "an hour has, rounds_per_hour="
         )
-    if rounds_per_hour is not None:
-        good = is_real(rounds_per_hour) and FEWEST_AN_HOUR <= float(rounds_per_hour) < math.inf  # type: ignore[arg-type]
-        if not good:
-            raise InvalidInput(
-                f"rounds_per_hour must be at least {FEWEST_AN_HOUR:g}, got "
-                f"{abbreviate(rounds_per_hour)}"
-            )
-    if not is_real(open_hours) or not 1.0 <= float(open_hours) <= DAY_HOURS:  # type: ignore[arg-type]
-        raise InvalidInput(f"open_hours must lie in 1 … 24, got {abbreviate(open_hours)}")
-
-
-def _check_drift(drift: object, memory: object) -> None:
-    """Raise unless a level can move like that."""
-    if not is_real(drift) or not 0.0 <= float(drift) <= LARGEST_SPREAD:  # type: ignore[arg-type]
-        raise InvalidInput(
-            f"drift must be a standard deviation from 0 to {LARGEST_SPREAD:g}, got "
-            f"{abbreviate(drift)}"
-        )
-    if not is_real(memory) or not 0.0 <= float(memory) < 1.0:  # type: ignore[arg-type]
-        raise InvalidInput(f"drift_memory must lie in [0, 1), got {abbreviate(memory)}")
+    return None
 
 
 def _law(law: str) -> str:

@@ -12,12 +12,11 @@ import scipy.sparse
 import influential_bandits as ib
 from influential_bandits.numerics.portable import normal_quantile
 from influential_bandits.numerics.streams import NOISE, key_table
-from influential_bandits.policies.compiled import Layout
 from influential_bandits.simulation import engine
 from influential_bandits.simulation.kernels import Output
 from influential_bandits.simulation.simd import kernels, layout
 from influential_bandits.simulation.simd import tasks as lanes
-from influential_bandits.simulation.tasks import Chain
+from influential_bandits.simulation.tasks import Chain, Simulation
 from influential_bandits.world.noise import noise_at
 
 ARMS = (1, 2, 3, 7, lanes.MOST_ARMS)
@@ -173,19 +172,16 @@ def test_instance_numbers_name_the_streams():
 @pytest.mark.parametrize("late", [2**31 - 5, 2**33, 2**52])
 def test_late_rounds_are_played_alike(policy, late):
     """Play an opening, then go on as if in a late round."""
-    instances, noise = random_instances(3, 1), ib.GaussianNoise(1.0)
+    (instance,), noise = random_instances(3, 1), ib.GaussianNoise(1.0)
     seeds, marks = np.arange(16, dtype=np.uint64), np.array([late + 200])
     ours, theirs = np.zeros((2, 16, 1, 3), np.int64)
-    number, horizon = np.zeros(1, np.uint64), late + 200
-    in_lanes = lanes.LaneTask(
-        policy, instances, noise, seeds, number, range(16), ours, marks, horizon, 1
-    )._player()
-    nothing = np.zeros((16, 0))
-    output = Output(marks, theirs, nothing, nothing.astype(np.int32), nothing)
-    layout = Layout(policy, 3)
-    in_general = Chain(
-        policy, instances[0], layout, noise, seeds, 0, 0, output, horizon, None, 1
-    )._player()
+    nothing, horizon = np.zeros((1, 16, 0)), late + 200
+    output = Output(marks, theirs[None], nothing, nothing.astype(np.int32), nothing)
+    simulation = Simulation(
+        policy, (instance,), noise, seeds, [0], output, horizon, None, 3, False, 1, None
+    )
+    in_lanes = lanes.LaneTask(simulation, range(16), ours)._player()
+    in_general = Chain(simulation, simulation.lay_out(instance), 0)._player()
     fault = np.zeros(3, np.int64)
     for first, last in ((1, 100), (late, late + 200)):
         in_lanes(first, last)
@@ -310,18 +306,13 @@ def test_many_short_runs_are_cut_into_tasks_of_bounded_memory():
 def test_a_long_run_can_be_stopped_in_between():
     """A step ends long before the horizon, and says how much was done."""
     counts = np.zeros((3, 1, 2), np.int64)
-    task = lanes.LaneTask(
-        ib.LCB(),
-        [ib.counterexample()],
-        ib.NoNoise(),
-        np.arange(3, dtype=np.uint64),
-        np.zeros(1, np.uint64),
-        range(3),
-        counts,
-        np.array([2**40]),
-        2**40,
-        1000,
+    seeds, marks, nothing = np.arange(3, dtype=np.uint64), np.array([2**40]), np.zeros((1, 3, 0))
+    output = Output(marks, counts[None], nothing, nothing.astype(np.int32), nothing)
+    world, noise = ib.counterexample(), ib.NoNoise()
+    simulation = Simulation(
+        ib.LCB(), (world,), noise, seeds, [0], output, 2**40, None, 2, False, 1000, True
     )
+    task = lanes.LaneTask(simulation, range(3), counts)
     steps = iter(task.steps())
     assert next(steps) == 3 * (1000 // 3)
     assert not counts.any()

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from influential_bandits.checks import (
     abbreviate,
     is_real,
@@ -45,12 +43,6 @@ from influential_bandits.policies.foresight.users import (
     take_prior,
 )
 from influential_bandits.policies.selection import unseen_arm
-from influential_bandits.policies.state_checks import (
-    State,
-    require_losses,
-    require_range,
-    require_sum,
-)
 
 
 @dataclass(frozen=True)
@@ -227,26 +219,6 @@ class Foresight(Policy):
     def memo_size(self, n_arms: int) -> int:
         """The counts at the pull: of each arm if they are few, and own and the others'."""
         return ((n_arms if n_arms <= MOST_ARMS else 0) + 2) * self._memories()
-
-    def check_state(self, n_arms: int, rounds: int, state: State) -> None:
-        """Counts add up, memories are candidates, and sums have the size of losses."""
-        require_range(state, "pulls", 0, rounds)
-        require_sum(state, "pulls", rounds)
-        require_range(state, "seen", 0, state["pulls"])
-        require_sum({"observations": state["seen"]}, "observations", int(state["observations"][0]))
-        require_range(state, "variant", 0, self._memories() - 1)
-        require_losses(state, "moments", "coarse_moments", of=float(max(rounds, 1)) ** 2)
-        for name in (
-            "weight",
-            "squares",
-            "noise",
-            "rest",
-            "level_spread",
-            "scale",
-            "counts",
-            "total",
-        ):
-            require_range(state, name, 0.0, np.inf)
 
     @staticmethod
     def init(c: Any, s: Any) -> None:

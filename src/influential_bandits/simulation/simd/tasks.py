@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numba
 import numpy as np
@@ -16,6 +16,7 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.influential_lcb import InfluentialLCB
 from influential_bandits.policies.lcb import LCB
+from influential_bandits.simulation.kernels import Output
 from influential_bandits.simulation.simd.kernels import advance_lanes, fill_keys
 from influential_bandits.simulation.simd.layout import (
     ROUNDS_PER_BLOCK,
@@ -28,61 +29,33 @@ from influential_bandits.world.dynamics import DENSE
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import RECORDED, Noise, NoiseSource
 
+if TYPE_CHECKING:
+    from influential_bandits.simulation.tasks import Simulation
+
 MOST_ARMS = 12  # picking takes K² loads; at 12 lanes are still 3 to 4 times as fast
 LEAST_ROUNDS = 1 << 22  # of all runs; fewer take no longer than compiling for one more K
 GROUP_COST = 5  # runs that the general loop plays in the time of a group (measured: 1.6 to 4.6)
 BYTES_PER_TASK = 1 << 24
 
 
-def lane_tasks(
-    policy: Policy,
-    instances: Sequence[Instance],
-    noise: Noise,
-    seeds: Words,
-    numbers: Sequence[int],
-    counts: Ints,
-    checkpoints: Ints,
-    horizon: int,
-    threads: int,
-    rounds_per_step: int,
-    wherever_possible: bool,
-) -> list[Task] | None:
+def lane_tasks(simulation: Simulation, threads: int) -> list[Task] | None:
     """Return tasks that play every instance with every seed in lanes; None where that is no gain.
 
-    Parameters
-    ----------
-    counts : array (instances, seeds, checkpoints, arms)
-        Where the results go.
-    numbers : sequence of int
-        The instances' numbers, for their random streams.
-    rounds_per_step : int
-        Of all runs in a task.
-    wherever_possible : bool
-        Also where it is no gain.
+    ``simulation.lanes`` may ask for them also where they are no gain.
     """
-    if not _can_be_laned(policy, instances, noise):
+    if not _can_be_laned(simulation.policy, simulation.instances, simulation.noise):
         return None
-    n_arms, runs = instances[0].n_arms, len(instances) * len(seeds)
+    n_arms, runs = simulation.instances[0].n_arms, simulation.runs
     lanes = lanes_for(n_arms)
-    if not (wherever_possible or _pays(horizon, runs, lanes, threads)):
+    if not (simulation.lanes is True or _pays(simulation.horizon, runs, lanes, threads)):
         return None
-    most = min(rounds_per_step // horizon, BYTES_PER_TASK // (8 * slots_for(n_arms)))
+    most = min(
+        simulation.rounds_per_step // simulation.horizon, BYTES_PER_TASK // (8 * slots_for(n_arms))
+    )
     size = max(1, most // lanes) * lanes
-    of_run = counts.reshape(runs, len(checkpoints), n_arms)
-    own_numbers = np.array(numbers, np.uint64)
+    counts = simulation.output.counts.reshape(runs, len(simulation.output.checkpoints), n_arms)
     return [
-        LaneTask(
-            policy,
-            instances,
-            noise,
-            seeds,
-            own_numbers,
-            range(start, min(start + size, runs)),
-            of_run[start : start + size],
-            checkpoints,
-            horizon,
-            rounds_per_step,
-        )
+        LaneTask(simulation, range(start, min(start + size, runs)), counts[start : start + size])
         for start in range(0, runs, size)
     ]
 
@@ -127,28 +100,21 @@ def _pays(horizon: int, runs: int, lanes: int, threads: int) -> bool:
 class LaneTask:
     """Some runs of all, played in lanes group after group, step by step until the horizon."""
 
-    policy: Policy  # LCB or InfluentialLCB
-    instances: Sequence[Instance]  # dense, with memory 1
-    noise: Noise  # not recorded
-    seeds: Words  # (seeds,)
-    numbers: Words  # (instances,)
+    simulation: Simulation  # of LCB or InfluentialLCB, in dense worlds with memory 1
     runs: range  # those played here: run n has instance n // seeds and seed n % seeds
     counts: Ints  # (runs, checkpoints, arms): where the results of these runs go
-    checkpoints: Ints  # (checkpoints,), increasing rounds
-    horizon: int
-    rounds_per_step: int  # of all these runs: 2²¹ take 4 to 60 ms
 
     def __post_init__(self) -> None:
-        """Count arms and lanes."""
-        self.n_arms = self.instances[0].n_arms
+        self.seeds = self.simulation.seeds
+        self.n_arms = self.simulation.instances[0].n_arms
         self.lanes = lanes_for(self.n_arms)
 
     def steps(self) -> Iterable[int]:
         """Play; yield the number of rounds done after each step."""
         play = self._player()
-        rounds = max(1, self.rounds_per_step // len(self.runs))
-        for before in range(0, self.horizon, rounds):
-            last = min(before + rounds, self.horizon)
+        rounds = max(1, self.simulation.rounds_per_step // len(self.runs))
+        for before in range(0, self.simulation.horizon, rounds):
+            last = min(before + rounds, self.simulation.horizon)
             play(before + 1, last)
             yield (last - before) * len(self.runs)
 
@@ -162,28 +128,32 @@ class LaneTask:
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel light: with the instances of these runs only, and without counts to be filled."""
-        first, last = (run // len(self.seeds) for run in (self.runs[0], self.runs[-1]))
-        before = first * len(self.seeds)
-        return self.__dict__ | {
-            "instances": self.instances[first : last + 1],
-            "numbers": self.numbers[first : last + 1],
-            "runs": range(self.runs.start - before, self.runs.stop - before),
-            "counts": self.counts.shape,
-        }
+        several = len(self.seeds)
+        first, last = self.runs[0] // several, self.runs[-1] // several
+        nothing: Any = np.zeros((last + 1 - first, several, 0))
+        part = replace(
+            self.simulation,
+            instances=self.simulation.instances[first : last + 1],
+            numbers=self.simulation.numbers[first : last + 1],
+            output=Output(self.simulation.output.checkpoints, *[nothing] * 4),
+        )
+        before = first * several
+        runs = range(self.runs.start - before, self.runs.stop - before)
+        return {"simulation": part, "runs": runs, "counts": self.counts.shape}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Make room for the counts again."""
-        self.__dict__.update(state)
-        self.counts = np.zeros(state["counts"], np.int64)
+        self.__dict__.update(state, counts=np.zeros(state["counts"], np.int64))
+        self.__post_init__()
 
     def _player(self) -> Callable[[int, int], None]:
         """Return what plays from one round to another."""
-        noise = cast(NoiseSource, self.noise.source())  # lanes are for no others
+        simulation, policy = self.simulation, self.simulation.policy
+        noise = cast(NoiseSource, simulation.noise.source())  # lanes are for no others
         state, keys = self._fresh_state(), self._keys()
-        known = isinstance(self.policy, InfluentialLCB)
-        bound = float(self.policy.influence_bound) if known else None  # type: ignore[attr-defined]
+        known = isinstance(policy, InfluentialLCB)
+        bound = float(policy.influence_bound) if known else None  # type: ignore[attr-defined]
         scratch = allocate_aligned((3, ROUNDS_PER_BLOCK * self.lanes), np.float64)
-        arms, counts, marks = (0,) * self.n_arms, self.counts, self.checkpoints
+        arms, counts, marks = (0,) * self.n_arms, self.counts, simulation.output.checkpoints
 
         def play(first: int, last: int) -> None:
             advance_lanes(arms, bound, noise, state, keys, scratch, counts, marks, first, last)
@@ -200,7 +170,7 @@ class LaneTask:
         """Return the slots of each group, (groups, slots · lanes), before the first round."""
         of_lane = self._by_lane() // len(self.seeds)
         first, last = of_lane[0, 0], of_lane[-1, -1]
-        given = np.stack([_constants(i) for i in self.instances[first : last + 1]])
+        given = np.stack([_constants(i) for i in self.simulation.instances[first : last + 1]])
         state = allocate_aligned((len(of_lane), slots_for(self.n_arms) * self.lanes), np.float64)
         slots = state.reshape(len(of_lane), -1, self.lanes)
         slots[:, : given.shape[1]] = given[of_lane - first].swapaxes(1, 2)
@@ -210,9 +180,9 @@ class LaneTask:
         """Return the noise keys of each group, (groups, 2 · lanes): the first ones, the second."""
         of_lane = self._by_lane()
         keys = allocate_aligned((len(of_lane), 2 * self.lanes), np.uint64)
-        fill_keys(
-            self.seeds[of_lane % len(self.seeds)], self.numbers[of_lane // len(self.seeds)], keys
-        )
+        instances, seeds = np.divmod(of_lane, len(self.seeds))
+        numbers = np.array(self.simulation.numbers, np.uint64)
+        fill_keys(self.seeds[seeds], numbers[instances], keys)
         return keys
 
 

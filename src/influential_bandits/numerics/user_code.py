@@ -1,13 +1,22 @@
-"""Same seed, same choices: what compiled code may not reach, and how it is found."""
+"""Code of the user's that is compiled here: how its class must be written, and what it may reach.
+
+Policies and noises are frozen dataclasses of numbers, whose static methods are compiled. The same
+seed must make the same results, so that these may not read what is not theirs.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import dis
+import inspect
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from influential_bandits.errors import InvalidPolicy
+import numpy as np
+
+from influential_bandits.checks import abbreviate
+from influential_bandits.errors import InvalidInput
 
 STRANGERS = {
     "random": "global random numbers",
@@ -18,15 +27,74 @@ STRANGERS = {
 }
 
 
-def require_reproducible(owner: str, function: Callable[..., Any]) -> None:
+def require_declared(code: type, error: type[InvalidInput]) -> None:
+    """Raise if a class names parameters, and is not decorated as a dataclass."""
+    declared = {field.name for field in dataclasses.fields(code)}
+    for name, kind in vars(code).get("__annotations__", {}).items():
+        if name not in declared and "ClassVar" not in str(kind):
+            raise error(
+                f"{code.__name__}.{name} is no parameter yet: decorate the class with "
+                "@dataclass(frozen=True)"
+            )
+
+
+def require_function(code: type, base: type, name: str, error: type[InvalidInput]) -> None:
+    """Raise unless a function is a static method that takes what that of ``base`` takes."""
+    if not isinstance(inspect.getattr_static(code, name), staticmethod):
+        raise error(f"{code.__name__}.{name} must be a @staticmethod: {show_call(base, name)}")
+    expected = list(inspect.signature(getattr(base, name)).parameters)
+    signature = inspect.signature(getattr(code, name))
+    given = list(signature.parameters)
+    try:
+        signature.bind(*expected)
+    except TypeError:
+        fits = False
+    else:  # other names are fine, but not those of other places
+        pairs = zip(given, expected, strict=False)
+        fits = all(mine == theirs or mine not in expected for mine, theirs in pairs)
+    if not fits:
+        raise error(
+            f"{code.__name__}.{name}({', '.join(given)}) does not fit its call: it must be "
+            f"{show_call(base, name)}"
+        )
+
+
+def show_call(base: type, name: str) -> str:
+    """Return how a function is written, as that of the base is."""
+    return f"{name}({', '.join(inspect.signature(getattr(base, name)).parameters)})"
+
+
+def plain_numbers(
+    owner: str, given: Mapping[str, Any], error: type[InvalidInput], hint: str = ""
+) -> dict[str, bool | int | float]:
+    """Return parameters as Python's own numbers, as compiled code takes them."""
+    plain: dict[str, bool | int | float] = {}
+    for name, value in given.items():
+        number = value.item() if isinstance(value, np.generic) else value
+        if not isinstance(number, (bool, int, float)):
+            raise error(
+                f"{owner}: parameter {name} must be a number, got {abbreviate(value)}{hint}"
+            )
+        if isinstance(number, int) and not -(2**63) <= number < 2**63:
+            raise error(
+                f"{owner}: parameter {name} must fit 64 bits, got {abbreviate(number)}; "
+                "make it a float, or smaller"
+            )
+        plain[name] = number
+    return plain
+
+
+def require_reproducible(
+    owner: str, function: Callable[..., Any], error: type[InvalidInput]
+) -> None:
     """Raise if a function reads random numbers of others, a clock, or leaves compiled code.
 
     Looks at every function that the code reaches, also through modules and helpers of helpers.
     """
     for path, what in _reached(function, set()):
         through = "".join(f" through {name}" for name in path)
-        raise InvalidPolicy(
-            f"{owner} uses {what}{through}: the same seed would not make the same choices; take "
+        raise error(
+            f"{owner} uses {what}{through}: the same seed would not make the same results; take "
             "random numbers from rng, as in ib.random.uniform(rng, 0) or ib.random.normal(rng, 0)"
         )
 
