@@ -45,13 +45,11 @@ from .policies.classic import GaussianThompson as GaussianThompson
 from .policies.contract import Policy as Policy
 from .policies.fleet.fleet import Fleet as Fleet
 from .policies.fleet.fleet import FleetTicket as FleetTicket
-from .policies.fleet.policy import FleetLCB as FleetLCB
 from .policies.fleet.policy import FleetPrior as FleetPrior
 from .policies.foresight.policy import Foresight as Foresight
+from .policies.foresight.prior import LossPrior as LossPrior
 from .policies.influential_lcb import InfluentialLCB as InfluentialLCB
 from .policies.lcb import LCB as LCB
-from .policies.model_lcb.policy import ModelLCB as ModelLCB
-from .policies.model_lcb.prior import LossPrior as LossPrior
 from .policies.nonstationary import MUCB as MUCB
 from .policies.nonstationary import DiscountedLCB as DiscountedLCB
 from .policies.nonstationary import SlidingWindowLCB as SlidingWindowLCB

@@ -201,8 +201,8 @@ def compare_fleets(
     policies: Annotated[
         list[str] | None,
         typer.Option(
-            help="Policies, separated by commas: FleetLCB; 'A known'; 'all users as one: LCB'; any "
-            "other starts anew with each user. By default all that are of interest.",
+            help="Policies, separated by commas: 'fleet: Foresight'; 'A known'; "
+            "'all users as one: LCB'; any other starts anew with each user. By default all that are of interest.",
             show_default=False,
         ),
     ] = None,

@@ -30,7 +30,6 @@ from influential_bandits.learning.statistics.random_effects import estimate_rand
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import inlined, kernel
-from influential_bandits.policies.fleet.levels import let_move
 
 KNOWN = 4  # columns of what is known before an event: b̂·w, ĝ, and twice what choices say about b
 CAUTION = 100.0  # events that every history is credited with before its shares tell what it likes
@@ -141,7 +140,8 @@ def learn(model: Model, work: Work, innovation: float, variance: float) -> None:
     for a in range(arms):
         work.covariance[a, arms] *= keep
         work.covariance[arms, a] *= keep
-    work.covariance[arms, arms] = let_move(work.covariance[arms, arms], model.drift, keep)
+    left = keep * keep
+    work.covariance[arms, arms] = left * work.covariance[arms, arms] + model.drift * (1.0 - left)
 
 
 @inlined

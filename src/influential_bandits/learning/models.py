@@ -29,10 +29,8 @@ from influential_bandits.learning.statistics.design import (
 )
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.policies.fleet.fleet import Fleet
-from influential_bandits.policies.fleet.levels import find_drift, find_steady_variance
-from influential_bandits.policies.fleet.policy import FleetLCB, FleetPrior
-from influential_bandits.policies.model_lcb.posterior import place, unknowns
-from influential_bandits.policies.model_lcb.prior import LossPrior, in_order
+from influential_bandits.policies.foresight.policy import Foresight
+from influential_bandits.policies.foresight.prior import LossPrior, in_order, place, unknowns
 from influential_bandits.world.fading import Fades, require_fading, require_one_fading
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import GaussianNoise
@@ -352,7 +350,7 @@ class InfluenceModel(LossModel):
         --------
         >>> import influential_bandits as ib
         >>> log = ib.data.synthetic_log(1, 500, 2, interaction=[[0.2, -0.1], [-0.1, 0.1]], seed=1)
-        >>> ib.ModelLCB(prior=ib.InfluenceModel(ridge=0.01).fit(log).prior()).prior
+        >>> ib.Foresight(prior=ib.InfluenceModel(ridge=0.01).fit(log).prior()).prior
         LossPrior(2 arms, sigma 1.0..., memory 1.0)
         """
         world = self._world_for_policy(instance, days_between_rounds)
@@ -386,9 +384,6 @@ class InfluenceModel(LossModel):
     ) -> Fleet:
         """Return a fleet that starts from what the log says about the population.
 
-        From a model with ``drift``, the fleet follows the drift of users' levels: the recent level
-        that was fitted is the filter of an autoregression in the long run, and says which one.
-
         Parameters
         ----------
         arm_names : sequence of str, optional
@@ -414,20 +409,13 @@ class InfluenceModel(LossModel):
             )
         world = self._world_for_policy(None, days_between_rounds)
         covariance = self.population_covariance_ * self._scale_by_clock(world)
-        drift, keep = 0.0, 0.0
-        if self.drift:
-            drift, keep = find_drift(self.level_memory, float(self.population_[world.n_arms]))
-        sigma = self.noise().sigma / math.sqrt(1.0 + find_steady_variance(drift, keep))
-        shared = self._in_order_of_arms(world, covariance, sigma, arm_names)
-        arm, common, spread = self.effects_.arm, self.effects_.common, 0.0
+        sigma = self.noise().sigma
+        taste = sigma * math.sqrt(self.effects_.arm + self.effects_.common)
         if self.prior_ is not None:
-            arm, common = self.prior_.arm / sigma**2, self.prior_.common / sigma**2
-            entries = interaction_entries(self.design_.kind, world.n_arms)
-            own = [self.prior_.diagonal if i == j else self.prior_.off_diagonal for i, j in entries]
-            spread = float(np.mean(own)) / sigma**2 if own else 0.0
-        prior = FleetPrior(shared, max(arm, 1e-6), common, spread, drift, keep)
+            taste = math.sqrt(self.prior_.arm + self.prior_.common)
+        prior = self._in_order_of_arms(world, covariance, sigma, arm_names, taste)
         names = self.arm_names_ if arm_names is None else tuple(arm_names)
-        return Fleet(FleetLCB(prior=prior), arms=names, history=history)
+        return Fleet(Foresight(prior=prior), arms=names, history=history)
 
     def _scale_by_clock(self, world: Instance) -> Floats:
         """Return what covariances are multiplied with: by rounds, the next one meets γ·A."""
@@ -437,7 +425,12 @@ class InfluenceModel(LossModel):
         return np.outer(scale, scale)
 
     def _in_order_of_arms(
-        self, world: Instance, covariance: Floats, sigma: float, arm_names: Sequence[str] | None
+        self,
+        world: Instance,
+        covariance: Floats,
+        sigma: float,
+        arm_names: Sequence[str] | None,
+        taste: float = 0.0,
     ) -> LossPrior:
         """Return (l1, A) with a covariance of coefficients, arms in the order wanted."""
         names = list(self.arm_names_ if arm_names is None else arm_names)
@@ -461,6 +454,7 @@ class InfluenceModel(LossModel):
             sigma,
             memory=world.memory,
             half_life=world.half_life,
+            taste=taste,
         )
 
     def noise(self, instance: object = None) -> GaussianNoise:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from influential_bandits.live.events import Event, encode
-from influential_bandits.policies.fleet.policy import FleetLCB
 from influential_bandits.policies.uniform import Uniform
 
 
@@ -57,6 +56,4 @@ def choice_probability(policy: Any, several: int) -> float | None:
     """Return the probability of a policy's choice: 1 if it draws no random numbers."""
     if isinstance(policy, Uniform):
         return 1.0 / several
-    if isinstance(policy, FleetLCB):
-        return 1.0
     return None if policy.draws else 1.0

@@ -159,7 +159,8 @@ class Experiment:
         key = group, self.model
         if key not in self._fingerprints:
             policy = self.control if group == "control" else self.policy
-            text = state_fingerprint(policy, self.settings.seed)
+            shared = group != "control" and self.settings.state == "shared"
+            text = state_fingerprint(policy, self.settings.seed, shared=shared)
             self._fingerprints[key] = text if group == "control" else f"{text}-{self.model}"
         return self._fingerprints[key]
 

@@ -10,11 +10,11 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.live.reading import write_parquet
 from influential_bandits.live.requests import FitModel
-from influential_bandits.live.settings import policy_as_json
 from influential_bandits.live.store.sql import Connection
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.reading import read_log
-from influential_bandits.policies.model_lcb.policy import ModelLCB
+from influential_bandits.policies.foresight.policy import Foresight
+from influential_bandits.policies.registry import policy_to_json
 from influential_bandits.world.fading import Fading
 
 
@@ -23,8 +23,8 @@ def fit_policy(
 ) -> dict[str, Any]:
     """Return a policy that starts from what all losses so far say, as JSON data.
 
-    One interaction is fitted for all instances. With shared state the policy is a FleetLCB,
-    otherwise a ModelLCB for an instance that the log has not met.
+    One interaction is fitted for all instances. The prior is for their fleet with shared state,
+    otherwise for an instance that the log has not met.
     """
     names, settings = described["arms"], described["settings"]
     log = _read(store, experiment, names)
@@ -41,8 +41,8 @@ def fit_policy(
         pooling="full",
     ).fit(log)
     if settings["state"] == "shared":
-        return policy_as_json(model.fleet(arm_names=names).policy)
-    return policy_as_json(ModelLCB(prior=model.prior(arm_names=names)))
+        return policy_to_json(model.fleet(arm_names=names).policy)
+    return policy_to_json(Foresight(prior=model.prior(arm_names=names)))
 
 
 def _read(store: Connection, experiment: int, names: list[str]) -> EventLog:

@@ -37,7 +37,7 @@ def prepare_stored(events: Iterable[Event]) -> None:
 
 def _prepare(settings: Settings, policy: str | dict[str, Any], arms: Arms) -> None:
     shared, half_life = settings.state == "shared", settings.half_life_hours
-    try_out(make_policy(policy, shared=shared, half_life=half_life), arms)
+    try_out(make_policy(policy, shared=shared, half_life=half_life), arms, shared=shared)
     # Also where nobody is served by it yet: the share may be raised at any time.
     try_out(make_policy(settings.control, half_life=half_life), arms)
     draw_uniform(np.uint64(0), np.uint64(0), SERVICE, 0, 0)

@@ -132,7 +132,7 @@ class FitModel(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class StageModel(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A policy to be activated later, such as ModelLCB with a prior from a log.
+    """A policy to be activated later, such as Foresight with a prior from a log.
 
     With ``fit`` in place of ``policy``, it is learned from the events of the experiment.
     """

@@ -11,13 +11,12 @@ import msgspec
 from influential_bandits.checks import LARGEST_LOSS, abbreviate, require_names
 from influential_bandits.errors import InvalidInput
 from influential_bandits.policies.contract import Policy
-from influential_bandits.policies.fleet.policy import MOST_ARMS as MOST_FLEET_ARMS
-from influential_bandits.policies.fleet.policy import FleetLCB
+from influential_bandits.policies.fleet.fleet import MOST_FLEET_ARMS
+from influential_bandits.policies.foresight.policy import Foresight
 from influential_bandits.policies.registry import (
     known_policies,
     policy_from_json,
     policy_from_text,
-    policy_to_json,
 )
 from influential_bandits.references import split_reference
 
@@ -36,8 +35,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     arms : sequence of str
         Their names.
     policy : str or dict
-        Who decides: as on the command line ("ModelLCB", "LCB()") or as JSON ({"name", "settings"}).
-        With shared state, "FleetLCB" or its JSON.
+        Who decides: as on the command line ("Foresight", "LCB()") or as JSON ({"name",
+        "settings"}).
+        With shared state, "Foresight" or its JSON.
     state : "own" or "shared"
         Own: each instance has a policy of its own. Shared: all instances teach one interaction.
     control, control_share
@@ -52,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Where feedback comes as ratings, loss = best_rating − rating.
     half_life_hours : float, optional
         Hours after which half of what an arm does to the losses is gone, by the clock. It is told
-        to policies that have a half-life, ModelLCB and FleetLCB, unless they say one themselves.
+        to policies that have a half-life, as Foresight, unless they say one themselves.
     mode : "live", "shadow" or "paused"
         In shadow mode the caller's own choice is served, and ours is noted beside it.
     seed : int
@@ -65,7 +65,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """
 
     arms: tuple[str, ...]
-    policy: str | dict[str, Any] = "ModelLCB"
+    policy: str | dict[str, Any] = "Foresight"
     state: Literal["own", "shared"] = "own"
     control: str | dict[str, Any] = "Uniform"
     control_share: float = 0.0
@@ -118,14 +118,19 @@ def make_policy(
     code does not come over the network: import their module where the service is started, and name
     the class alone.
     """
-    policy: Any = _make_fleet_policy(description) if shared else _make_own_policy(description)
+    policy: Any = _make_policy(description)
+    if shared and not isinstance(policy, Foresight):
+        raise InvalidInput(
+            f"with shared state the policy is Foresight, got {abbreviate(description)}; take "
+            "state = own for any other"
+        )
     missing = getattr(policy, "half_life", 0.0) is None and getattr(policy, "prior", None) is None
     if half_life is not None and missing:
         return dataclasses.replace(policy, half_life=half_life)
     return policy
 
 
-def _make_own_policy(description: str | dict[str, Any]) -> Policy:
+def _make_policy(description: str | dict[str, Any]) -> Policy:
     if isinstance(description, str):
         if split_reference(description) is not None:
             raise InvalidInput(
@@ -143,28 +148,6 @@ def _make_own_policy(description: str | dict[str, Any]) -> Policy:
     if policy.privileged:
         raise InvalidInput(f"{type(policy).__name__} must be told the truth, which nobody knows")
     return policy
-
-
-def policy_as_json(policy: Policy | FleetLCB) -> dict[str, Any]:
-    """Return a policy as JSON data, by which snapshots are told apart."""
-    if isinstance(policy, FleetLCB):
-        return {"name": "FleetLCB", "settings": policy.to_json()}
-    return policy_to_json(policy)
-
-
-def _make_fleet_policy(description: str | dict[str, Any]) -> FleetLCB:
-    if description in (
-        "FleetLCB",
-        "FleetLCB()",
-        "ModelLCB",
-    ):  # the last is what settings have by default
-        return FleetLCB()
-    if isinstance(description, dict) and description.get("name") == "FleetLCB":
-        return FleetLCB.from_json(description.get("settings") or FleetLCB().to_json())
-    raise InvalidInput(
-        f"with shared state the policy is FleetLCB, got {abbreviate(description)}; take "
-        "state = own for any other"
-    )
 
 
 def require_label(name: str, text: object) -> str:

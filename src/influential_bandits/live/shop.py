@@ -134,7 +134,7 @@ def open_shop(
     with Client(address, key, name) as client:
         tell("Preparing the policies (compiled the first time, which takes a minute) …")
         client.create(
-            population.arm_names, state="shared", policy="FleetLCB", control=control,
+            population.arm_names, state="shared", policy="Foresight", control=control,
             control_share=0.5, seed=seed, half_life_hours=half_life,
         )  # fmt: skip
         tell(f"{users:,} users visit the experiment {name!r} …")

@@ -9,26 +9,29 @@ import hashlib
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache, partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.errors import InfluentialBanditsError
 from influential_bandits.live.events import encode
-from influential_bandits.live.settings import policy_as_json
 from influential_bandits.numerics.fingerprints import fingerprint
 from influential_bandits.policies.agent import Agent
 from influential_bandits.policies.agent_snapshot import pack_agent, unpack_agent
 from influential_bandits.policies.contract import Policy
-from influential_bandits.policies.fleet.decisions import decide, note_pull, note_time
 from influential_bandits.policies.fleet.estimate import SharedEstimate, summarise
 from influential_bandits.policies.fleet.fleet import Fleet, FleetTicket
-from influential_bandits.policies.fleet.policy import FleetLCB
 from influential_bandits.policies.fleet.snapshot import pack_fleet, pack_users, unpack_fleet
-from influential_bandits.policies.fleet.states import MEMORY, Shared
-from influential_bandits.policies.fleet.updates import note_loss
-from influential_bandits.policies.registry import code_digest
+from influential_bandits.policies.foresight.policy import Foresight
+from influential_bandits.policies.foresight.users import (
+    Shared,
+    decide,
+    note_loss,
+    note_pull,
+    note_time,
+)
+from influential_bandits.policies.registry import code_digest, policy_to_json
 
 Mask = npt.NDArray[np.bool_]
 
@@ -174,7 +177,7 @@ class AgentState(InstanceState):
 class FleetState:
     """One fleet for all instances of an experiment; :meth:`of` gives the state of one of them."""
 
-    def __init__(self, policy: FleetLCB, arms: Arms) -> None:
+    def __init__(self, policy: Foresight, arms: Arms) -> None:
         self.fleet = Fleet(policy, arms=arms.names)
         self._retired: frozenset[int] = frozenset()
         self._changed: set[str] = set()  # users to write at the next snapshot
@@ -214,11 +217,8 @@ class FleetState:
     def copy_shared(self) -> Callable[[], SharedEstimate]:
         """Return a function that sums up what users have taught so far, from a copy of it."""
         rules, shared = self.fleet._rules, self.fleet._shared
-        chosen = int(shared.numbers[MEMORY])
-        gram = np.empty_like(shared.gram)  # of memories that are not in use nothing is copied
-        gram[chosen] = shared.gram[chosen]
-        copies = {name: array.copy() for name, array in shared._asdict().items() if name != "gram"}
-        return partial(summarise, rules, Shared(gram=gram, **copies))
+        copies: Any = [array.copy() for array in shared]
+        return partial(summarise, rules, Shared(*copies))
 
     def pack(self) -> tuple[bytes, dict[int, bytes]]:
         """Return a snapshot of what is shared, and of the users who have changed since the last."""
@@ -281,19 +281,17 @@ def _first_agent(policy: Policy, names: tuple[str, ...], seed: int) -> Agent:
     return Agent(policy, names, seed)
 
 
-def state_fingerprint(policy: Policy | FleetLCB, seed: int) -> str:
+def state_fingerprint(policy: Policy, seed: int, *, shared: bool) -> str:
     """Return what tells snapshots of one policy, its code and its seed from those of another."""
-    if isinstance(policy, FleetLCB):
-        code = fingerprint(decide, note_time, note_pull, note_loss)
-    else:
-        code = code_digest(policy)
-    text = encode([policy_as_json(policy), code, seed])
+    of_fleet = (decide, note_time, note_pull, note_loss)
+    code = fingerprint(*of_fleet) if shared else code_digest(policy)
+    text = encode([policy_to_json(policy), code, seed])
     return hashlib.sha256(text).hexdigest()[:32]
 
 
-def require_servable(policy: Policy | FleetLCB, arms: Arms) -> InstanceState:
+def require_servable(policy: Any, arms: Arms, *, shared: bool = False) -> InstanceState:
     """Raise unless a policy can choose among these arms; return the state of somebody new."""
-    if isinstance(policy, FleetLCB):
+    if shared:
         state: InstanceState = FleetState(policy, arms).of(1)
     else:
         state = AgentState.start(policy, arms, 0, 0)
@@ -301,9 +299,9 @@ def require_servable(policy: Policy | FleetLCB, arms: Arms) -> InstanceState:
     return state
 
 
-def try_out(policy: Policy | FleetLCB, arms: Arms) -> None:
+def try_out(policy: Any, arms: Arms, *, shared: bool = False) -> None:
     """Raise unless a policy can serve these arms; compile all that it needs to."""
-    state = require_servable(policy, arms)
+    state = require_servable(policy, arms, shared=shared)
     first = np.arange(len(arms.names)) == np.flatnonzero(arms.mask())[0]
     for at, eligible in enumerate((arms.mask(), first)):
         arm = state.choose(eligible, float(at))

@@ -82,7 +82,7 @@ class Agent(NamedArms):
     rounds, but for losses to come and, on demand, the history.
 
     Pulls may have times (``at``, in seconds). A policy with memory by the clock must be told them,
-    such as ``ModelLCB(half_life=12)``. Time never runs backwards: an earlier time than that of the
+    such as ``Foresight(half_life=12)``. Time never runs backwards: an earlier time than that of the
     latest pull counts as that one.
 
     The same compiled functions run here as in :func:`simulate`; with the same seed and the same

@@ -30,9 +30,8 @@ class InfluentialLCB(Policy):
     Parameters
     ----------
     influence_bound : float or "estimate"
-        B, an upper bound of max|A| (Assumption 2.4: 1), which no entry may exceed; the typical size
-        that :class:`ModelLCB` takes as ``influence_scale`` is smaller. "estimate" measures it in an
-        opening.
+        B, an upper bound of max|A| (Assumption 2.4: 1), which no entry may exceed. "estimate"
+        measures it in an opening.
     opening : {"pairs", "paper"}
         How "estimate" measures. "pairs": each arm twice in a row, 2K rounds, which suffices since
         max|A| lies on the diagonal of a positive semi-definite A. "paper": the remark's opening,

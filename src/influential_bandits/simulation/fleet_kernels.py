@@ -67,7 +67,7 @@ def play_fleet(
     """
     noise = borrowed(source)
     nothing, no_low = np.empty(0, np.int64), np.empty(0)
-    memo = np.empty(waiting.memo.shape[1])
+    memo, looked = np.empty(waiting.memo.shape[1]), np.empty(rules.n_arms)
     all_arms = np.ones(rules.n_arms, np.bool_)
     many = counts.shape[0]
     for r in range(first, last):
@@ -92,7 +92,7 @@ def play_fleet(
                 elapse(progress, halve((at - clocks[u]) / HOUR / users.half_life))
             clocks[u] = at
             note_time(rules, shared, own, u, at)
-        arm = decide(rules, shared, own, u, all_arms)
+        arm = decide(rules, shared, own, u, all_arms, looked)
         expected = expected_loss(world, progress, arm, t)
         loss = observed_loss(noise, expected, keys[u, 0], keys[u, 1], 0, t, arm)
         if users.levels.size > 0:

@@ -11,13 +11,12 @@ from influential_bandits.checks import abbreviate, whole_number
 from influential_bandits.display import make_html, take_axes
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.execution.progress import Progress
-from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.streams import NOISE, stream_keys
 from influential_bandits.optima.regret import regret
-from influential_bandits.policies.fleet.estimate import SharedEstimate
+from influential_bandits.policies.fleet.estimate import SharedEstimate, summarise
 from influential_bandits.policies.foresight.policy import Foresight
-from influential_bandits.policies.foresight.users import make_own, make_shared
+from influential_bandits.policies.foresight.users import make_own
 from influential_bandits.simulation.fleet_kernels import Waiting, play_fleet
 from influential_bandits.world.noise import GaussianNoise, Noise, require_noise
 from influential_bandits.world.population import Population, Users
@@ -141,7 +140,7 @@ def simulate_fleet(
     users = population.draw(n_users, seed)
     n_arms, many = population.n_arms, len(users.stays)
     rules = policy.rules(n_arms)
-    shared, own = make_shared(rules), make_own(rules, many)
+    shared, own = policy.start(n_arms), make_own(rules, many)
     numbers = map(np.uint64, range(many))
     keys = np.array([stream_keys(np.uint64(seed), u, NOISE) for u in numbers], np.uint64)
     counts, weights = np.zeros((many, n_arms), np.int64), np.zeros((many, n_arms))
@@ -171,7 +170,7 @@ def simulate_fleet(
             bar.show()
     finally:
         bar.close()
-    found = None
+    found = summarise(rules, shared)
     return FleetRun(population, policy, seed, users, counts, losses, found)
 
 

@@ -9,9 +9,9 @@ from influential_bandits.optima.integer import integer_optimum
 from influential_bandits.optima.path import optimal_path
 from influential_bandits.policies.agent import Agent
 from influential_bandits.policies.contract import Policy
+from influential_bandits.policies.foresight.policy import Foresight
 from influential_bandits.policies.influential_lcb import InfluentialLCB
 from influential_bandits.policies.lcb import LCB
-from influential_bandits.policies.model_lcb.policy import ModelLCB
 from influential_bandits.simulation.engine import simulate
 from influential_bandits.simulation.scenario import Scenario
 from influential_bandits.world.environment import Environment
@@ -19,7 +19,7 @@ from influential_bandits.world.generators import random_instance
 from influential_bandits.world.noise import GaussianNoise
 
 
-def warm_up(policies: Sequence[Policy] = (LCB(), InfluentialLCB(), ModelLCB())) -> Iterator[str]:
+def warm_up(policies: Sequence[Policy] = (LCB(), InfluentialLCB(), Foresight())) -> Iterator[str]:
     """Compile what plays, steps and judges these policies; yield what each step is about to do.
 
     Code that is on disk already is not compiled again.

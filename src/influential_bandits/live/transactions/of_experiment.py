@@ -61,9 +61,13 @@ class ExperimentRequests(TransactionBase):
         """Raise unless a model and the control can serve these arms: some know a number of arms."""
         experiment = self._experiment
         model = experiment.make_policy(version)
-        for name, policy in (("control", experiment.control), (f"model {version}", model)):
+        shared = experiment.settings.state == "shared"
+        for name, policy, together in (
+            ("control", experiment.control, False),
+            (f"model {version}", model, shared),
+        ):
             try:
-                require_servable(policy, arms)
+                require_servable(policy, arms, shared=together)
             except InfluentialBanditsError as error:
                 raise Refused(
                     409,
@@ -94,7 +98,7 @@ class ExperimentRequests(TransactionBase):
         shared, half_life = settings.state == "shared", settings.half_life_hours
         assert request.policy is not None
         policy = make_policy(request.policy, shared=shared, half_life=half_life)
-        require_servable(policy, self._experiment.arms)
+        require_servable(policy, self._experiment.arms, shared=shared)
         self._concern_all(MODEL_STAGED, at, {"version": latest + 1, "policy": request.policy})
         return {"version": latest + 1}
 

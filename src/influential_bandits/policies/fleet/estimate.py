@@ -69,11 +69,12 @@ def summarise(rules: Rules, shared: Shared) -> SharedEstimate:
     errors = np.sqrt(np.maximum(square - mean**2, 0.0))
     if n_arms > MOST_ARMS:
         mean, errors = _spread_out(mean), _spread_out(errors)
+    interaction = mean[:, 1:]
     return SharedEstimate(
         mean[:, 0],
-        mean[:, 1:],
+        0.5 * (interaction + interaction.T),
         errors[:, 1:],
-        memory,
+        float(memory),
         sigma,
         sigma * taste,
         sigma * unlike,

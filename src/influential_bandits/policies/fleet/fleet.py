@@ -40,6 +40,7 @@ from influential_bandits.policies.foresight.hypotheses import MOST_ARMS
 from influential_bandits.policies.foresight.policy import Foresight
 from influential_bandits.policies.foresight.users import Own, Shared, make_own, remember
 from influential_bandits.policies.history import History
+from influential_bandits.policies.registry import policy_from_json, policy_to_json
 from influential_bandits.policies.tickets import (
     NamedArms,
     require_loss,

@@ -1,7 +1,7 @@
 """The rule of Foresight: what a pull costs, now and later, against what its loss would teach.
 
-The **price** of an arm has two parts. The first is what a pull costs soon: the loss that is expected
-now, and what it adds to later losses by influence that fades,
+The **price** of an arm has two parts. The first is what a pull costs soon: the loss that is
+expected now, and what it adds to later losses by influence that fades,
 
     level_i + Σ_j A_ij·(f_j + w·m_j),
 
@@ -12,11 +12,11 @@ found by moving pulls from the dearest arm to the cheapest, until all that have 
 arm's price rises by how much dearer it is then. So of the arms that the plan has a use for, the one
 that costs least now is pulled first: rounds may end sooner than planned.
 
-The policy pulls the arm with the smallest price less the **value of a look**: had the loss of an arm
-been seen, its price would be expected lower or higher by a deviation d, and if it fell below that of
-the best arm, pulls would move there, until the arm has tired as much as it was better. With Δ how
-far it is behind now, and c how fast the two prices approach when pulls move from one to the other,
-that saves over the rounds ahead
+The policy pulls the arm with the smallest price less the **value of a look**: had the loss of an
+arm been seen, its price would be expected lower or higher by a deviation d, and if it fell below
+that of the best arm, pulls would move there, until the arm has tired as much as it was better. With
+Δ how far it is behind now, and c how fast the two prices approach when pulls move from one to the
+other, that saves over the rounds ahead
 
     rounds·E[g(d·ξ − Δ)],   g(x) = x²/(2c) for 0 < x < c,  x − c/2 beyond,  0 below.
 
@@ -172,9 +172,9 @@ def remove_own(c: Any, own: Any, arm: int, variant: int, x: Floats) -> tuple[flo
     """Take from the regressors of an arm what the user's own losses of it say of the user.
 
     A user's coefficients are normal around everybody's, with variances D in units of σ². Given the
-    user's earlier losses of the arm, with the sums of squares G and moments m, what is expected of a
-    loss is (P·x)ᵀm and depends on what all share by D⁻¹·P·x, where P = (G + D⁻¹)⁻¹ is the variance
-    of the user's coefficients. Returns xᵀPx and (P·x)ᵀm.
+    user's earlier losses of the arm, with the sums of squares G and moments m, what is expected of
+    a loss is (P·x)ᵀm and depends on what all share by D⁻¹·P·x, where P = (G + D⁻¹)⁻¹ is the
+    variance of the user's coefficients. Returns xᵀPx and (P·x)ᵀm.
     """
     taste = spread_of(FIRST_LEVEL_SPREAD, (variant // c.differences) % c.tastes)
     m, difference = memory_number(c, variant), variant % c.differences

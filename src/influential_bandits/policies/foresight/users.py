@@ -1,9 +1,9 @@
 """Many users: what all have taught, and what is each one's own.
 
-A user's level of an arm is normal around everybody's, with deviation τ in units of σ: its **taste**.
-It is integrated out exactly, loss by loss: given the earlier losses of the user and the arm, a loss
-is a regression on what all share with other regressors, and a little more noise
-(``rule.remove_taste``). So a fleet has the sums, hypotheses and posteriors of an agent, with
+A user's level of an arm is normal around everybody's, with deviation τ in units of σ: its
+**taste**. It is integrated out exactly, loss by loss: given the earlier losses of the user and the
+arm, a loss is a regression on what all share with other regressors, and a little more noise
+(``rule.remove_own``). What arms do to each other may differ from user to user, too. So a fleet has the sums, hypotheses and posteriors of an agent, with
 candidates for τ beside those for memory, and the same rule decides.
 """
 
@@ -218,7 +218,7 @@ def decide(rules: Rules, shared: Shared, own: Own, u: int, eligible: Any, losses
     for arm in range(rules.n_arms):
         losses[arm] = 0.0
     if shared.observations[0] == 0:
-        return unseen_arm(mine.seen, mine.pulls, eligible)
+        return unseen_arm(mine.seen, mine.pulls, eligible)  # type: ignore[arg-type]
     age = 0
     for arm in range(rules.n_arms):
         age += mine.pulls[arm]

@@ -15,7 +15,6 @@ from influential_bandits.execution.local import resolve_execution
 from influential_bandits.memory import require_memory
 from influential_bandits.piece_store import require_writable
 from influential_bandits.policies.contract import Policy, require_labels
-from influential_bandits.policies.fleet.policy import FleetLCB
 from influential_bandits.policies.registry import take_policy
 from influential_bandits.studies.compare import fleet_runs, instance_runs
 from influential_bandits.studies.compare.comparison import (
@@ -192,12 +191,11 @@ def compare_fleets(
     Parameters
     ----------
     policies : policy or str, or several, optional
-        :class:`FleetLCB` serves all users with what it learned from all; any other
-        :class:`Policy` starts anew with each user. A text is as on the command line: ``"LCB"``,
-        ``"all users as one: LCB"`` for one state that ignores who the user is, or ``"A known"``
-        for the reference that knows each user's interaction. By default the fleet, cold
-        ``ModelLCB``, ``LCB`` and ``InfluentialLCB``, one that ignores who the user is, and two
-        references.
+        A :class:`Policy` starts anew with each user. A text is as on the command line: ``"LCB"``,
+        ``"fleet: Foresight"``, which serves all users with what it learned from all, ``"all users
+        as one: LCB"`` for one state that ignores who the user is, or ``"A known"`` for the
+        reference that knows each user's interaction. By default the fleet, cold ``Foresight``,
+        ``LCB`` and ``InfluentialLCB``, one that ignores who the user is, and two references.
     populations : str or Population, or several, optional
         Families by name, such as ``"small-5x100"``, or populations of your own. By default all
         families.
@@ -344,7 +342,7 @@ def _choose_policies(given: Policy | str | Iterable[Policy | str] | None) -> lis
 
 
 def _choose_players(given: object) -> list[Player]:
-    kinds = {"Policy": Policy, "FleetLCB": FleetLCB, "player": Player}
+    kinds: dict[str, type] = {"Policy": Policy, "player": Player}
     players = [require_player(each) for each in _list("policies", given, kinds)]
     labels = [player.label for player in players]
     twice = [label for n, label in enumerate(labels) if label in labels[:n]]

@@ -265,7 +265,7 @@ class FleetComparison(FamilyComparison):
     _introduction = (
         "Everybody serves the same users with the same noise, so that differences are paired. "
         "Intervals are 95 % and over populations (of a single one, over its users); references "
-        "know what nobody knows and are not ranked. A known is ModelLCB with each user's "
+        "know what nobody knows and are not ranked. A known is Foresight with each user's "
         "interaction as its prior: what that policy makes of this knowledge, not the best that "
         "could be made of it."
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.display import Bars
-from influential_bandits.policies.model_lcb.policy import ModelLCB
+from influential_bandits.policies.foresight.policy import Foresight
 from influential_bandits.studies.compare.fleet_runs import BOUND, OPTIMUM
 from influential_bandits.studies.compare.players import KNOWN, Player
 from influential_bandits.studies.compare.populations import PopulationFamily
@@ -31,7 +31,7 @@ from influential_bandits.studies.report.text import estimate
 from influential_bandits.studies.runner.rows import Rows
 from influential_bandits.world.population import Population
 
-COLD = ModelLCB().label
+COLD = Foresight().label
 BASES = (COLD, KNOWN)  # ratios and differences are to these
 OVERVIEW = "overview"
 AGAINST = {

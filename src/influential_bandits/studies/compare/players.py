@@ -14,13 +14,11 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.policies.agent import Agent, Ticket
 from influential_bandits.policies.contract import Policy
-from influential_bandits.policies.fleet.policy import FleetLCB
+from influential_bandits.policies.foresight.hypotheses import MOST_ARMS
+from influential_bandits.policies.foresight.policy import Foresight
+from influential_bandits.policies.foresight.prior import LossPrior, in_order, unknowns
 from influential_bandits.policies.influential_lcb import InfluentialLCB
 from influential_bandits.policies.lcb import LCB
-from influential_bandits.policies.model_lcb.belief import MOST_EXACT
-from influential_bandits.policies.model_lcb.policy import ModelLCB
-from influential_bandits.policies.model_lcb.posterior import unknowns
-from influential_bandits.policies.model_lcb.prior import LossPrior, in_order
 from influential_bandits.policies.oracles import EachArmOnceOracle
 from influential_bandits.policies.registry import code_digest, policy_from_text
 from influential_bandits.simulation.engine import simulate
@@ -30,6 +28,7 @@ from influential_bandits.world.environment import Environment
 from influential_bandits.world.noise import GaussianNoise, Noise
 from influential_bandits.world.population import Population, Users
 
+FLEET = "fleet: "
 AS_ONE = "all users as one: "
 KNOWN = "A known"
 
@@ -65,7 +64,7 @@ class Player(ABC):
 class FleetPlayer(Player):
     """A fleet: what is learned from one user is known for the next."""
 
-    policy: FleetLCB
+    policy: Foresight
 
     @property
     def label(self) -> str:
@@ -75,7 +74,7 @@ class FleetPlayer(Player):
             for field in fields(self.policy)
             if getattr(self.policy, field.name) != field.default
         ]
-        return type(self.policy).__name__ + (f"({', '.join(changed)})" if changed else "")
+        return FLEET + type(self.policy).__name__ + (f"({', '.join(changed)})" if changed else "")
 
     def serve(
         self, population: Population, n_users: int, noise: Noise, seed: int, threads: int | None
@@ -138,8 +137,8 @@ class AllUsersAsOne(Player):
 class KnownInteraction(Player):
     """The reference that knows each user's A, the memory, σ, and how initial losses spread.
 
-    ``ModelLCB`` with that as its prior: of a user, only the initial losses are left to learn. It is
-    no bound on what can be reached with this knowledge, only what that policy makes of it: where
+    ``Foresight`` with that as its prior: of a user, only the initial losses are left to learn. It
+    is no bound on what can be reached with this knowledge, only what that policy makes of it: where
     memory fades and A is small, ``LCB`` can do better, and so can a fleet.
     """
 
@@ -151,12 +150,12 @@ class KnownInteraction(Player):
 
     @property
     def digest(self) -> str:
-        return repr(self) + code_digest(ModelLCB())
+        return repr(self) + code_digest(Foresight())
 
     def can_serve(self, population: Population, noise: Noise) -> bool:
         """A prior needs normal noise, and few arms."""
         normal = isinstance(noise, GaussianNoise) and noise.sigma > 0.0
-        return normal and population.n_arms <= MOST_EXACT
+        return normal and population.n_arms <= MOST_ARMS
 
     def serve(
         self, population: Population, n_users: int, noise: Noise, seed: int, threads: int | None
@@ -168,7 +167,7 @@ class KnownInteraction(Player):
         return _serve_apart(users, policies, noise, seed, threads)
 
 
-def make_knowing(population: Population, interaction: Floats, noise: Noise) -> ModelLCB:
+def make_knowing(population: Population, interaction: Floats, noise: Noise) -> Foresight:
     """Return the policy that knows a user's interaction, but not its initial losses."""
     if not isinstance(noise, GaussianNoise):
         raise InvalidInput(f"{KNOWN} needs normal noise, got {noise!r}")
@@ -179,7 +178,7 @@ def make_knowing(population: Population, interaction: Floats, noise: Noise) -> M
     covariance[np.ix_(of_losses, of_losses)] = population.covariance
     mean = in_order(interaction, population.initial_loss)
     prior = LossPrior(mean, covariance, noise.sigma, memory=population.memory)
-    return ModelLCB(prior=prior)
+    return Foresight(prior=prior)
 
 
 def _serve_apart(
@@ -256,8 +255,8 @@ def serve(users: Users, agent_of: Callable[[int], Agent], noise: Noise, seed: in
 def list_default_players() -> list[Player]:
     """Return the fleet, what it is compared with, and the two references."""
     return [
-        FleetPlayer(FleetLCB()),
-        *(EachUser(policy) for policy in (ModelLCB(), LCB(), InfluentialLCB())),
+        FleetPlayer(Foresight()),
+        *(EachUser(policy) for policy in (Foresight(), LCB(), InfluentialLCB())),
         AllUsersAsOne(LCB()),
         KnownInteraction(),
         EachUser(EachArmOnceOracle()),
@@ -270,8 +269,6 @@ def require_player(given: object) -> Player:
         return _find_player(given)
     if isinstance(given, Player):
         return given
-    if isinstance(given, FleetLCB):
-        return FleetPlayer(given)
     if isinstance(given, Policy):
         return EachUser(given)
     raise InvalidInput(
@@ -282,8 +279,11 @@ def require_player(given: object) -> Player:
 def _find_player(text: str) -> Player:
     if text == KNOWN:
         return KnownInteraction()
-    if text == FleetLCB.__name__:
-        return FleetPlayer(FleetLCB())
+    if text.startswith(FLEET):
+        policy = policy_from_text(text.removeprefix(FLEET))
+        if not isinstance(policy, Foresight):
+            raise InvalidInput(f"a fleet plays Foresight, got {abbreviate(text)}")
+        return FleetPlayer(policy)
     if text.startswith(AS_ONE):
         return AllUsersAsOne(policy_from_text(text.removeprefix(AS_ONE)))
     return EachUser(policy_from_text(text))
