@@ -36,6 +36,7 @@ from influential_bandits.numerics.streams import POLICY, stream_keys
 from influential_bandits.policies.agent_kernels import KERNELS
 from influential_bandits.policies.compiled import Buffers, Layout, StateArrays
 from influential_bandits.policies.contract import Policy, plain_parameters, require_policy
+from influential_bandits.policies.foresight.policy import Foresight
 from influential_bandits.policies.history import History
 from influential_bandits.policies.messages import explain
 from influential_bandits.policies.registry import policy_from_json, policy_to_json
@@ -90,7 +91,8 @@ class Agent(NamedArms):
 
     Parameters
     ----------
-    policy : Policy
+    policy : Policy, optional
+        By default :class:`Foresight`.
     arms : int or sequence of str
         How many arms there are, or their names. Arms have numbers 0, 1, …; where they have names,
         every method takes these, too.
@@ -121,8 +123,8 @@ class Agent(NamedArms):
 
     def __init__(
         self,
-        policy: Policy,
-        arms: int | Sequence[str],
+        policy: Policy | None = None,
+        arms: int | Sequence[str] = (),
         seed: int = 0,
         *,
         instance_number: int = 0,
@@ -131,7 +133,8 @@ class Agent(NamedArms):
         check: bool = False,
         history: bool = False,
     ) -> None:
-        self.policy = require_policy(policy)
+        policy = Foresight() if policy is None else require_policy(policy)
+        self.policy = policy
         self._name_arms(require_names("arms", arms) if are_names(arms) else None)
         number = arms if self._names is None else len(self._names)
         self.n_arms = whole_number("arms", number, 1, LARGEST_ARMS + 1)
@@ -222,7 +225,7 @@ class Agent(NamedArms):
     def expected_losses(self, at: float | None = None) -> Floats | None:
         """Return the policy's estimate of each arm's loss now, (arms,); None if it keeps none.
 
-        Policies that estimate them keep a field ``mean``. ``at`` is the time to look at, in
+        Policies that estimate them keep a field ``mean``, or define ``expected``. ``at`` is the time to look at, in
         seconds; by default that of the latest pull.
 
         Examples
@@ -233,6 +236,10 @@ class Agent(NamedArms):
         >>> agent.expected_losses()
         array([0.5, 0. ])
         """
+        if type(self.policy).expected is not Policy.expected:
+            losses = np.zeros(self.n_arms)
+            self._call("expected", losses, arrays=self._arrays_at(at))
+            return losses
         buffer, where, lengths = self._layout.slices.get("mean", ("", slice(0), ()))
         if buffer != "float64" or lengths != (self.n_arms,):
             return None

@@ -391,4 +391,4 @@ def _unpack(tag, config, arrays):  # type: ignore[no-untyped-def] # noqa: ANN001
     return Tag.known[tag.digest].unpack
 
 
-init, select, pulled, observed, elapsed, arm_added, arm_retired = map(_hook, FUNCTIONS)
+init, select, pulled, observed, elapsed, arm_added, arm_retired, expected = map(_hook, FUNCTIONS)

@@ -12,7 +12,9 @@ the two are separate moments:
 - ``elapsed(c, s, hours)``: so much time, perhaps 0, has passed since the round before; only where
   rounds have times, and for policies that are :attr:`Policy.by_clock`;
 - ``arm_added(c, s, arm)``: a new arm, the last one, has come; its state is zeros;
-- ``arm_retired(c, s, arm)``: the arm will never be eligible again.
+- ``arm_retired(c, s, arm)``: the arm will never be eligible again;
+- ``expected(c, s, losses)``: write what each arm would cost now into ``losses``, which are zeros;
+  changes nothing else. Only for those who look: no choice depends on it.
 
 ``c`` has the policy's parameters and ``c.n_arms``, the number K of arms. ``s`` has the arrays that
 :meth:`Policy.fields` names. ``eligible`` is None (all arms) or a boolean array. ``rng`` is a stream
@@ -45,7 +47,16 @@ from influential_bandits.numerics.user_code import (
 if TYPE_CHECKING:
     from influential_bandits.world.instance import Instance
 
-FUNCTIONS = ("init", "select", "pulled", "observed", "elapsed", "arm_added", "arm_retired")
+FUNCTIONS = (
+    "init",
+    "select",
+    "pulled",
+    "observed",
+    "elapsed",
+    "arm_added",
+    "arm_retired",
+    "expected",
+)
 
 CHECKED: WeakSet[type] = WeakSet()  # classes that keep to the contract
 
@@ -149,6 +160,10 @@ class Policy:
     @staticmethod
     def arm_retired(c: Any, s: Any, arm: int) -> None:
         """Forget an arm."""
+
+    @staticmethod
+    def expected(c: Any, s: Any, losses: Any) -> None:
+        """Write what each arm would cost now."""
 
 
 def require_labels(policies: Sequence[Policy]) -> None:

@@ -34,7 +34,12 @@ from influential_bandits.policies.foresight.posterior import (
     normalise_weights,
 )
 from influential_bandits.policies.foresight.prior import LossPrior
-from influential_bandits.policies.foresight.rule import EXACT_ARMS, choose_arm, count_pull
+from influential_bandits.policies.foresight.rule import (
+    EXACT_ARMS,
+    choose_arm,
+    count_pull,
+    expect_losses,
+)
 from influential_bandits.policies.foresight.users import (
     DIFFERENCES,
     TASTES,
@@ -283,6 +288,14 @@ class Foresight(Policy):
                         regressors[j + 1] = counts[j * c.memories + s.variant[h]]
                     learn(c, s, h, arm, regressors, loss, 1.0)
         normalise_weights(s)
+
+    @staticmethod
+    def expected(c: Any, s: Any, losses: Any) -> None:
+        """Write what each arm would cost now, averaged over the hypotheses."""
+        size = s.response.shape[1] // MEANS
+        soon, later = np.zeros((c.n_arms, size)), np.zeros((c.n_arms, size))
+        if s.observations[0] > 0:
+            expect_losses(c, s, s, 0.0, losses, soon, later)
 
     @staticmethod
     def arm_added(c: Any, s: Any, arm: int) -> None:
