@@ -3,8 +3,9 @@
 A user's level of an arm is normal around everybody's, with deviation τ in units of σ: its
 **taste**. It is integrated out exactly, loss by loss: given the earlier losses of the user and the
 arm, a loss is a regression on what all share with other regressors, and a little more noise
-(``rule.remove_own``). What arms do to each other may differ from user to user, too. So a fleet has the sums, hypotheses and posteriors of an agent, with
-candidates for τ beside those for memory, and the same rule decides.
+(``rule.remove_own``). What arms do to each other may differ from user to user, too. So a fleet has
+the sums, hypotheses and posteriors of an agent, with candidates for τ and for that difference
+beside those for memory, and the same rule decides.
 """
 
 from __future__ import annotations
