@@ -6,13 +6,14 @@ import pytest
 from live.driver import Driver, make_settings
 
 import influential_bandits as ib
-from influential_bandits import FleetLCB, FleetPrior
+from influential_bandits import Foresight
 from influential_bandits.live.fitting import fit_policy
 from influential_bandits.live.requests import Decide, FitModel, Refused
+from influential_bandits.policies.registry import policy_to_json
 
 STATES = {
-    "own": {"policy": "ModelLCB"},
-    "shared": {"policy": "FleetLCB", "state": "shared"},
+    "own": {"policy": "Foresight"},
+    "shared": {"policy": "Foresight", "state": "shared"},
 }
 EVERY_STATE = pytest.mark.parametrize("state", STATES)
 
@@ -128,8 +129,8 @@ def test_in_every_order_everybody_is_served_or_the_step_is_refused(tmp_path, sta
 
 
 def make_fleet():
-    prior = ib.LossPrior.around([[0.2, 0.0], [0.0, 0.1]], [0.5, 0.4], 0.05, 1.0)
-    return {"name": "FleetLCB", "settings": FleetLCB(prior=FleetPrior(prior, arm=0.5)).to_json()}
+    prior = ib.LossPrior.around([[0.2, 0.0], [0.0, 0.1]], [0.5, 0.4], 0.05, 1.0, taste=0.7)
+    return policy_to_json(Foresight(prior=prior))
 
 
 def test_an_arm_that_the_active_model_does_not_know_is_refused_until_another_one_serves(tmp_path):
