@@ -219,7 +219,7 @@ def decide(rules: Rules, shared: Shared, own: Own, u: int, eligible: Any, losses
     for arm in range(rules.n_arms):
         losses[arm] = 0.0
     if shared.observations[0] == 0:
-        return unseen_arm(mine.seen, mine.pulls, eligible)  # type: ignore[arg-type]
+        return unseen_arm(shared.seen, mine.pulls, eligible)  # type: ignore[arg-type]
     age = 0
     for arm in range(rules.n_arms):
         age += mine.pulls[arm]
