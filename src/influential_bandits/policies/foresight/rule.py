@@ -23,7 +23,7 @@ that saves over the rounds ahead
 In a fleet a look teaches other users, too, of what all share.
 
 How many rounds lie ahead is told by the horizon, or in a fleet by how long others stayed. Otherwise
-they are taken to be a quarter of those played, and at least one for each arm.
+they are taken to be half of those played, and at least one for each arm.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ from influential_bandits.policies.foresight.hypotheses import (
 )
 from influential_bandits.policies.foresight.posterior import HYPOTHESES
 
-AHEAD = 0.5  # rounds ahead, in units of the rounds played; at least one for each arm
+# Rounds ahead, in units of the rounds played; at least one for each arm. With a quarter, a good arm
+# that began badly is given up more often: on the worst of 533 instances, eight times the regret.
+AHEAD = 0.5
 EXACT_ARMS = 8  # of a fleet: up to so many, a user has sums for each pair of arms
 FIRST_DIFFERENCE = 0.03  # of users' interaction, in units of σ; the next one is 10 times as large
 MOVES = 8  # of a plan, for each arm
