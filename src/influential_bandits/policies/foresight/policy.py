@@ -224,7 +224,7 @@ class Foresight(Policy):
         }
 
     def memo_size(self, n_arms: int) -> int:
-        """The counts at the pull: of each arm if they are few, and own and the others'."""
+        """The counts at the pull: own, those of all others, and of each arm if they are few."""
         return ((n_arms if n_arms <= MOST_ARMS else 0) + 2) * self._memories()
 
     @staticmethod
@@ -267,7 +267,7 @@ class Foresight(Policy):
     def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
         """Take the loss into all sums, and into the posteriors."""
         few = s.products.shape[0]
-        all_counts, coarse = memo[: few * c.memories], memo[few * c.memories :]
+        coarse, all_counts = memo[: 2 * c.memories], memo[2 * c.memories :][: few * c.memories]
         s.seen[arm] += 1
         s.observations[0] += 1
         for m in range(c.memories):

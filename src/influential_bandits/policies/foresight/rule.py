@@ -456,14 +456,17 @@ def choose_arm(c: Any, s: Any, own: Any, t: int, eligible: Any, losses: Floats) 
 
 @inlined
 def count_pull(c: Any, own: Any, arm: int, memo: Any) -> None:
-    """Leave the counts as they were for the loss in ``memo``, and count the pull."""
+    """Leave the counts as they were for the loss in ``memo``, and count the pull.
+
+    First those of the arm and of all others together, which stay what they are when arms come.
+    """
     few = c.n_arms if c.n_arms <= MOST_ARMS else 0
     for k in range(few * c.memories):
-        memo[k] = own.counts[k]
+        memo[2 * c.memories + k] = own.counts[k]
     for m in range(c.memories):
         before = own.counts[arm * c.memories + m]
-        memo[few * c.memories + m] = before
-        memo[(few + 1) * c.memories + m] = own.total[m] - before
+        memo[m] = before
+        memo[c.memories + m] = own.total[m] - before
         gamma = memory_of(c, m)
         if gamma < 1.0:
             for j in range(c.n_arms):
