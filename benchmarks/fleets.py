@@ -40,7 +40,7 @@ def per_decision(users):
         times, _ = fastest(jobs, 1, time.process_time)
         first = 1e6 * (times[users] - times[1]) / ((users - 1) * STAY)
         later = 1e6 * (times[3 * users] - times[users]) / (2 * users * STAY)
-        what = f"FleetLCB, K = {ARMS}, {name}"
+        what = f"fleet: Foresight, K = {ARMS}, {name}"
         yield within(f"{what}, users 1 to {users:,}", first, "µs/decision", 50)
         yield within(f"{what}, the next {2 * users:,}", later, "µs/decision", 50)
     yield from_python(users // 2)
@@ -48,15 +48,15 @@ def per_decision(users):
 
     def one_by_one():
         return ib.simulate(
-            instances, ib.ModelLCB(), STAY, ib.GaussianNoise(1.0), execution=1, progress=False
+            instances, ib.Foresight(), STAY, ib.GaussianNoise(1.0), execution=1, progress=False
         )
 
     cold = 1e6 * fastest({0: one_by_one}, 1, time.process_time)[0][0] / (8 * STAY)
     yield Row(
-        f"ModelLCB for each user, K = {ARMS}",
+        f"Foresight for each user, K = {ARMS}",
         cold,
         "µs/round",
-        "FleetLCB, later users",
+        "fleet: Foresight, later users",
         later,
         cold / later,
     )

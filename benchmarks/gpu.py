@@ -2,7 +2,7 @@
 
 Bars are absolute, and were set for one NVIDIA H200. Times are those of ``simulate``, from Python,
 with everything copied; kernels are compiled beforehand, but where compiling is what is measured.
-``python -m benchmarks.gpu bits --policies ModelLCB --families block`` does a part of it.
+``python -m benchmarks.gpu bits --policies Foresight --families block`` does a part of it.
 """
 
 import argparse
@@ -40,9 +40,9 @@ SPEEDS = [
     (ib.LCB(), 3, GAUSSIAN, 200_000, 1 << 19, 4e10, 1e11),
     (ib.InfluentialLCB(), 10, UNIFORM, 40_000, 1 << 19, 1e10, None),
     (ib.InfluentialLCB(), 10, GAUSSIAN, 40_000, 1 << 19, 1e10, None),
-    (ib.ModelLCB(), 3, GAUSSIAN, 10_000, 1 << 16, 2e8, 1e9),
+    (ib.Foresight(), 3, GAUSSIAN, 10_000, 1 << 16, 2e8, 1e9),
 ]
-COMPILE_LIMIT = 60.0  # seconds, of ModelLCB
+COMPILE_LIMIT = 60.0  # seconds, of Foresight
 
 COMPILE = """
 import time, influential_bandits as ib
@@ -109,11 +109,11 @@ def speed_row(gpu, policy, arms, noise, horizon, runs, least, aim):
 
 
 def compile_rows():
-    """Rows of how long the first run of ModelLCB takes in a process: compiled, and from disk."""
+    """Rows of how long the first run of Foresight takes in a process: compiled, and from disk."""
     with tempfile.TemporaryDirectory() as folder:
         for note in ("compiled", "from disk"):
             environment = os.environ | {"NUMBA_CACHE_DIR": folder}
-            code = COMPILE.format(policy="ModelLCB")
+            code = COMPILE.format(policy="Foresight")
             done = subprocess.run(
                 [sys.executable, "-c", code],
                 env=environment,
@@ -123,7 +123,7 @@ def compile_rows():
             )
             seconds = float(done.stdout.split()[-1])
             limit = COMPILE_LIMIT if note == "compiled" else 5.0
-            yield within(f"ModelLCB, first run in a process, {note}", seconds, "s", limit)
+            yield within(f"Foresight, first run in a process, {note}", seconds, "s", limit)
 
 
 def bit_rows(tasks, patience=PATIENCE):
@@ -227,7 +227,7 @@ def jobs(horizon, policies=(), families=()):
             [name for name in names if can_play(policy, FAMILIES[name].make(0))]
             for names in alike.values()
         ]
-        if isinstance(policy, ib.ModelLCB):  # takes longer than all others
+        if isinstance(policy, ib.Foresight):  # takes longer than all others
             yield from (Job(place, names, horizon, False) for names in able if names)
             continue
         names = [name for names in able for name in names]
@@ -240,7 +240,7 @@ def jobs(horizon, policies=(), families=()):
 def cost(job):
     """How long a job takes, roughly: the longest come first."""
     largest = max(FAMILIES[name].make(0).n_arms for name in job.families)
-    if isinstance(job.policy, ib.ModelLCB):
+    if isinstance(job.policy, ib.Foresight):
         return 1000 + largest
     return (100 if isinstance(job.policy, LONG) else 1) * len(job.families)
 
@@ -256,7 +256,7 @@ def work_off(waiting, told):
             else:
                 compile_kernel(job, name)
                 told.put((job, name, None))
-            threads = INSTANCES if isinstance(job.policy, ib.ModelLCB) else 1  # it takes longest
+            threads = INSTANCES if isinstance(job.policy, ib.Foresight) else 1  # it takes longest
             told.put((job, name, {"here": play(threads, job, name)}))
 
 

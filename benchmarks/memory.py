@@ -67,13 +67,9 @@ def fleet_of(users, arms):
 
 
 def meet_users(fleet, users):
-    """Show each an arm; losses of the first 25,000 come in, so that memory is settled."""
+    """Show each an arm; no loss comes in: what is kept of a user does not depend on that."""
     for user in range(users):
-        ticket = fleet.pull(str(user), arm=user % fleet.n_arms)
-        if user < 25_000:
-            fleet.observe(ticket, float(user % 7))
-        else:
-            fleet.cancel(ticket)
+        fleet.cancel(fleet.pull(str(user), arm=user % fleet.n_arms))
 
 
 # How to prepare and do it, a size that compiles the same code, and whether it is quick enough to

@@ -41,7 +41,7 @@ def rows(quick):
     yield within("new process: simulate() and regret()", times["result"], "s", 2.0, note=note)
     note = f"Python alone: {times['python']:.3f} s"
     yield within("new process: --help", times["help"], "s", 0.4, must=False, note=note)
-    for policy in ("LCB",) if quick else ("LCB", "InfluentialLCB", "ModelLCB"):
+    for policy in ("LCB",) if quick else ("LCB", "InfluentialLCB", "Foresight"):
         with tempfile.TemporaryDirectory() as folder:
             first, second = first_call(policy, folder), first_call(policy, folder)
         yield Row(f"first simulate() ever: {policy}", first, "s of CPU", "the next process", second)

@@ -37,7 +37,7 @@ def measure_worth(address, key, *, users, control, n_arms=10, influence=0.1, see
         client.create(
             population.arm_names,
             state="shared",
-            policy="FleetLCB",
+            policy="Foresight",
             control=control,
             control_share=0.5,
             seed=seed,

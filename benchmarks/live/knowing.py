@@ -31,8 +31,7 @@ def loss(instance):
 def fill(store, kind, instances):
     """Write an experiment of many instances, each with a decision and its loss.
 
-    Of a fleet, also its snapshot: without losses it would not settle on a memory, and each user
-    would take four times the room.
+    Of a fleet, also its snapshot, as a service that runs for long has kept it.
     """
     with open_store(store) as opened:
         changes = Changes()

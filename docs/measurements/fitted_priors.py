@@ -1,4 +1,4 @@
-"""Compare ModelLCB that starts from a fitted prior with one that starts cold, where memory fades.
+"""Compare Foresight that starts from a fitted prior with one that starts cold, where memory fades.
 
 Each world has a log of its own, of instances that differ; the policies play for other instances of
 the same kind. Policies meet the same noise, so that their difference has little of it.
@@ -47,8 +47,8 @@ def compare(name: str, size: tuple[int, int], seed: int) -> np.ndarray:
     met = left * matrix if days else matrix  # by the clock, a pull has faded in the next round
     people = [ib.Instance(met, loss, memory=left) for loss in first]
     policies = {
-        "warm": ib.ModelLCB(prior=model.prior(days_between_rounds=days)),
-        "cold": ib.ModelLCB(),
+        "warm": ib.Foresight(prior=model.prior(days_between_rounds=days)),
+        "cold": ib.Foresight(),
         "uniform": ib.Uniform(),
     }
     noise, seeds = ib.GaussianNoise(1.0), [number]

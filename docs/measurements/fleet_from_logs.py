@@ -42,7 +42,7 @@ def main(many: int, first: int = FIRST) -> None:
     found = defaultdict(list)
     for seed in range(first, first + many):
         population, others = make_population(seed), make_population(seed + 1_000)
-        policies = {"cold": ib.FleetLCB()}
+        policies = {"cold": ib.Foresight()}
         for name, people in (("own log", population), ("others' log", others)):
             log = make_log(people, seed)
             for pooling in ("full", "partial"):

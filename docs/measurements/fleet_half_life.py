@@ -14,7 +14,7 @@ WORLDS = {
     "every forty minutes, four hours a day": (1.0, 40, 60.0, 4.0),
     "the same, A three tenths as large": (0.3, 40, 60.0, 4.0),
 }
-POLICIES = (ib.FleetLCB(half_life=HALF_LIFE), ib.FleetLCB(), ib.FleetLCB(memory=1.0))
+POLICIES = (ib.Foresight(half_life=HALF_LIFE), ib.Foresight(), ib.Foresight(memory=1.0))
 
 
 def main() -> None:

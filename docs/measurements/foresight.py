@@ -1,6 +1,6 @@
-"""Compare Foresight with ModelLCB on the arena's families, instance by instance.
+"""Compare Foresight with another policy on the arena's families, instance by instance.
 
-``python docs/measurements/foresight.py [FAMILY ...] [--size 0.1]``
+``python docs/measurements/foresight.py [FAMILY ...] [--base InfluentialLCB] [--size 0.1]``
 
 Instances are numbered from 2,000,000, those of easy and hard, which are found one after the other,
 from 8,000; settings were chosen on others. Losses a round are compared where memory fades, and
@@ -20,7 +20,6 @@ from influential_bandits.studies.compare.families import FAMILIES
 FIRST = 2_000_000
 FIRST_FOUND = 8_000
 HORIZONS = [30, 100, 1000]
-BASE = ib.ModelLCB()
 
 
 def score(family: ib.Family, policy: ib.Policy, n_instances: int) -> np.ndarray:
@@ -47,17 +46,19 @@ def main() -> None:
     """Print a row for each family and policy."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("families", nargs="*", metavar="FAMILY")
+    parser.add_argument("--base", default="InfluentialLCB", help="the policy to compare with")
     parser.add_argument("--policies", default="Foresight()", help="separated by ;")
     parser.add_argument("--size", type=float, default=1.0, help="of the number of instances")
     given = parser.parse_args()
+    rival = policy_from_text(given.base)
     policies = [policy_from_text(text) for text in given.policies.split(";")]
     print("| family, instances | " + " | ".join(f"T = {t:,}" for t in HORIZONS) + " |")
     print("|---" + "|---:" * len(HORIZONS) + "|")
     for name in given.families or FAMILIES:
         family = FAMILIES[name]
         n_instances = max(4, round(given.size * 1600 / family.make(0).n_arms))
-        base = score(family, BASE, n_instances)
-        print(f"| {name}, {n_instances}: ModelLCB | {describe(base, base)} |", flush=True)
+        base = score(family, rival, n_instances)
+        print(f"| {name}, {n_instances}: {rival.label} | {describe(base, base)} |", flush=True)
         for policy in policies:
             row = describe(score(family, policy, n_instances), base)
             print(f"| {name}: {policy.label} | {row} |", flush=True)

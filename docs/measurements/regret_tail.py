@@ -17,7 +17,7 @@ import numpy as np
 
 import influential_bandits as ib
 
-POLICIES = (ib.ModelLCB(), ib.InfluentialLCB(), ib.LCB())
+POLICIES = (ib.Foresight(), ib.InfluentialLCB(), ib.LCB())
 SHARES = (50, 90, 99, 99.9, 99.99, 100)
 AT_ONCE = 100_000  # instances
 CHUNK = 2_000  # instances whose regrets a process computes at a time

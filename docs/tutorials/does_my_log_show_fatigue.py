@@ -122,5 +122,5 @@ print(f"without controls: p = {fooled.p_value:.3f}, with controls: p = {careful.
 #
 # - Act on it: [plans and caps](../explanation/plans.md) say what to show instead, with the gain to
 #   expect. An A/B test decides.
-# - Start a policy from this log: `ib.ModelLCB(prior=model.prior())`, in
+# - Start a policy from this log: `ib.Foresight(prior=model.prior())`, in
 #   [Which policy should I run?](which_policy_should_i_run.md)

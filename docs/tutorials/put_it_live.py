@@ -56,7 +56,7 @@ def show(user, good):
 # %%
 with ib.live.serve_in_background("shop.db") as (address, key):
     client = ib.live.Client(address, key, experiment="shop")
-    client.create(GOODS, policy="FleetLCB", state="shared", control_share=0.5)
+    client.create(GOODS, state="shared", control_share=0.5)
 
     decision = client.decide("ann", eligible=["tea", "milk"])
     client.feed_back(decision, loss=0.3)

@@ -3,7 +3,7 @@
 # %% [markdown]
 # # Which policy should I run?
 #
-# **Take `ModelLCB()`.** It learns how arms influence each other while it plays, and asks for no
+# **Take `Foresight()`.** It learns how arms influence each other while it plays, and asks for no
 # setting. On the paper's random instances it had the lowest regret of all policies at every
 # horizon, and on most other families too ([leaderboard](../leaderboard.md)).
 #
@@ -38,7 +38,7 @@ for name, count in zip(world.arm_names, best.counts, strict=True):
 # what a policy loses beyond the best mix.
 
 # %%
-policies = [ib.ModelLCB(), ib.InfluentialLCB(), ib.LCB(), ib.Uniform()]
+policies = [ib.Foresight(), ib.InfluentialLCB(), ib.LCB(), ib.Uniform()]
 runs = ib.simulate(world, policies, 3000, ib.GaussianNoise(1.0), seeds=20)
 
 for label, run in runs.items():
@@ -52,7 +52,7 @@ plt.show()
 #
 # ```bash
 # influential-bandits compare --quick --families random-3,block \
-#     --policies ModelLCB,InfluentialLCB,LCB
+#     --policies Foresight,InfluentialLCB,LCB
 # ```
 #
 # That takes a minute. Without `--quick`, with more instances and 100,000 rounds or more, it takes
@@ -60,9 +60,9 @@ plt.show()
 #
 # ## Tell it what you know
 #
-# - **You have a log**: `ib.ModelLCB(prior=model.prior())` starts from a fitted model (below).
-# - **You know the number of rounds**: `ib.ModelLCB(horizon=3000)` plans for it.
-# - **You know how fast influence fades**: `ib.ModelLCB(memory=0.9)`.
+# - **You have a log**: `ib.Foresight(prior=model.prior())` starts from a fitted model (below).
+# - **You know the number of rounds**: `ib.Foresight(horizon=3000)` plans for it.
+# - **You know how fast influence fades**: `ib.Foresight(memory=0.9)`.
 # - **You serve many users, some dozen rounds each**: a `Fleet` learns the influence from
 #   everybody, and the taste of each ([many users](../explanation/fleets.md)).
 # - **You are sure that nothing influences anything**: `ib.MOSS()`.
@@ -76,9 +76,9 @@ films = [world.arm_names[arm] for arm in logged.choices[0, 0]]
 log = ib.EventLog(["one history"] * 500, films, logged.losses[0, 0])
 model = ib.InfluenceModel(ridge=1e-3, shrinkage=0).fit(log)
 
-warm = ib.ModelLCB(prior=model.prior(arm_names=list(world.arm_names)))
+warm = ib.Foresight(prior=model.prior(arm_names=list(world.arm_names)))
 run = ib.simulate(world, warm, 3000, ib.GaussianNoise(1.0), seeds=20)
-print(f"ModelLCB from a log: {run.regret()[..., -1].mean():,.2g}")
+print(f"Foresight from a log: {run.regret()[..., -1].mean():,.2g}")
 print(f"what the log itself cost: {logged.regret()[..., -1].mean():,.0f}")
 
 # %% [markdown]

@@ -285,7 +285,7 @@ def note_loss(
     """Learn the loss of a pull, for the user and for everybody."""
     mine = of_user(own, u)
     few = rules.n_arms if rules.n_arms <= MOST_ARMS else 0
-    fine, coarse = memo[: few * rules.memories], memo[few * rules.memories :]
+    coarse, fine = memo[: 2 * rules.memories], memo[2 * rules.memories :]
     counts = fine if few > 0 else coarse
     regressors = np.empty(1 + counts.size // rules.memories)
     shared.seen[arm] += 1
@@ -344,12 +344,12 @@ def remember(
     for t in range(arms.size):
         if rules.half_life > 0.0 and t > 0:
             let_fade(rules, mine, times[t])
+        elif rules.half_life > 0.0:
+            mine.time[0] = times[0]
         count_pull(rules, mine, arms[t], memo)
-        if times.size > 0:
-            mine.time[0] = times[t]
         if not math.isnan(losses[t]):
-            split = few * rules.memories
-            _keep_loss(rules, mine, arms[t], memo[:split], memo[split:], losses[t])
+            split = 2 * rules.memories
+            _keep_loss(rules, mine, arms[t], memo[split:], memo[:split], losses[t])
     mine.first[0] = now
     mine.last[0] = now
 

@@ -1,4 +1,4 @@
-"""ModelLCB: time a round, prior choices included, beside its limits and a plain Kalman update."""
+"""Foresight: time a round beside its limits, and beside a Kalman update of every pair in NumPy."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ def rows(quick):
     times, _ = fastest({arms: play(arms, rounds) for arms, rounds in ROUNDS.items()}, repetitions)
     for arms, rounds in ROUNDS.items():
         ours = 1e6 * times[arms] / rounds
-        what, note = f"ModelLCB, K = {arms:,}", f"mean of {rounds:,} rounds"
+        what, note = f"Foresight, K = {arms:,}", f"mean of {rounds:,} rounds"
         if arms in LIMITS:
             limit, must = LIMITS[arms]
             yield within(what, ours, "µs/round", limit, must, note)
@@ -28,12 +28,12 @@ def rows(quick):
 def play(arms, rounds):
     instance = ib.random_instance(n_arms=arms, seed=0)
     return lambda: ib.simulate(
-        instance, ib.ModelLCB(), rounds, NOISE, checkpoints=[rounds], execution=1, progress=False
+        instance, ib.Foresight(), rounds, NOISE, checkpoints=[rounds], execution=1, progress=False
     )
 
 
 def against_numpy(what, ours, arms, repetitions):
-    """Compare with the update of a covariance matrix of the same size in NumPy, and no more."""
+    """Compare with the update of a joint covariance of levels and pairs in NumPy, and no more."""
     size = arms * (arms + 3) // 2
     features = np.random.default_rng(0).normal(size=size)
 
