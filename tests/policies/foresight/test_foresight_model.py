@@ -161,9 +161,11 @@ def test_posteriors_are_those_of_dense_algebra(rounds):
             response = s.response[row].reshape(size, MEANS)
             part = slice(arm * size, (arm + 1) * size)
             np.testing.assert_allclose(
-                s.mean[row] + response @ common, expected[part], rtol=1e-7, atol=1e-7
+                s.coefficients[row] + response @ common, expected[part], rtol=1e-7, atol=1e-7
             )
-            ours = s.covariance[row].reshape(size, size) + response @ spread @ response.T
+            lower = np.zeros((size, size))
+            lower[np.tril_indices(size)] = s.covariance[row]
+            ours = lower + np.tril(lower, -1).T + response @ spread @ response.T
             np.testing.assert_allclose(ours, covariance[part, part], rtol=1e-7, atol=1e-7)
     assert seen_weight == pytest.approx(1.0)
 
@@ -203,7 +205,7 @@ def test_partners_tell_each_other_what_they_know():
         regress(play.c, play.s, h, arm, matrix, silent)
     alone = play.s.covariance
     for arm in range(2):
-        row, cell = 2 * h + arm, (2 - arm) * size + (2 - arm)
+        row, cell = 2 * h + arm, place(2 - arm, 2 - arm)
         assert own[row, cell] < 0.9 * alone[row, cell]
         assert own[row, cell] > 0.4 * alone[row, cell]  # no more than both know together
 
@@ -211,7 +213,8 @@ def test_partners_tell_each_other_what_they_know():
 def test_a_weight_is_the_same_however_many_spreads_are_weighed():
     play = Play(3, 30, 5, Foresight())
     many, one = np.empty(LEVEL_SPREADS), np.empty(1)
-    arguments = (play.s.products, play.s.moments, play.s.seen, play.s.squares[0], 5, 1, 0.2, 0.7)
+    sums = play.s.products, play.s.moments, play.s.seen, play.s.squares[0]
+    arguments = (*sums, 5, 1, 0.0, 0.2, 0.7)
     weigh_scale(*arguments, many)
     weigh_scale(*arguments, one)
     assert many[0] == one[0]
