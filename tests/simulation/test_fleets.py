@@ -5,7 +5,7 @@ import pytest
 
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput, NotApplicable
-from influential_bandits.policies.model_lcb.prior import in_order
+from influential_bandits.policies.foresight.prior import in_order
 
 A = np.array([[0.3, 0.1, 0.0], [0.1, 0.2, -0.1], [0.0, -0.1, 0.4]])
 
@@ -19,9 +19,8 @@ def population(**settings):
 )
 def test_a_fleet_by_hand_makes_the_same_choices(settings):
     people, noise = population(**settings), ib.GaussianNoise(1.0)
-    policy = ib.FleetLCB(drift=settings.get("drift", 0.0))
-    run = ib.simulate_fleet(people, policy, n_users=9, seed=3, noise=noise)
-    users, fleet, waiting = run.users, ib.Fleet(policy, arms=3), []
+    run = ib.simulate_fleet(people, n_users=9, seed=3, noise=noise)
+    users, fleet, waiting = run.users, ib.Fleet(arms=3), []
     worlds = [
         ib.Environment(instance, noise, seed=3, instance_number=u)
         for u, instance in enumerate(users.instances())
@@ -59,7 +58,7 @@ def test_regret_is_each_users_own():
 def test_refusals(refused):
     with refused(InvalidInput, "Population"):
         ib.simulate_fleet(A)
-    with refused(InvalidInput, "FleetLCB"):
+    with refused(InvalidInput, "Foresight", "LCB"):
         ib.simulate_fleet(population(), ib.LCB())
     with refused(NotApplicable, "memory fades"):
         ib.simulate_fleet(population(memory=0.9), n_users=3).regret()
@@ -73,7 +72,7 @@ def draw_matrix(n_arms, seed, top):
 @pytest.mark.long
 @pytest.mark.parametrize(("top", "stay"), [(0.1, 30), (0.1, 100), (1.0, 100)])
 def test_after_some_hundred_users_it_is_close_to_knowing_the_interaction(top, stay):
-    """At most 1.5 times the mean regret of ModelLCB told A and the tastes, users 300 to 600.
+    """At most 1.5 times the mean regret of Foresight told A and the tastes, users 300 to 600.
 
     Measured ratios are about 1, and the means have a relative error of some 5 %.
     """
@@ -88,7 +87,7 @@ def test_after_some_hundred_users_it_is_close_to_knowing_the_interaction(top, st
         prior = ib.LossPrior(in_order(matrix, np.zeros(5)), np.diag(covariance), 1.0)
         told = ib.simulate(
             run.users.instances()[300:400],
-            ib.ModelLCB(prior=prior),
+            ib.Foresight(prior=prior),
             stay,
             ib.GaussianNoise(1.0),
             seeds=[seed],

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import influential_bandits as ib
-from influential_bandits.policies.foresight.rule import expected_gain, normal_gap, upper_tail
+from influential_bandits.policies.foresight.rule import expected_gain, upper_tail
 from influential_bandits.studies.compare.families import FAMILIES
 
 
@@ -33,12 +33,6 @@ def test_the_expected_gain_is_its_integral(gap, deviation, closing):
     )[0]
     ours = expected_gain(gap, deviation, closing)
     assert ours == pytest.approx(expected, rel=1e-4, abs=1e-8 * deviation)
-
-
-@given(st.floats(0.0, 20.0), st.integers(1, 10**6))
-def test_few_losses_make_gaps_smaller(gap, n_losses):
-    assert 0.0 <= normal_gap(gap, 1.0, n_losses) <= gap * (1.0 + 1e-9)
-    assert normal_gap(gap, 1.0, n_losses) <= normal_gap(gap, 1.0, n_losses + 1) + 1e-9
 
 
 def loss_a_round(policy, family, n_instances, horizon):
@@ -74,16 +68,17 @@ def test_the_unit_of_losses_changes_no_choice(factor):
 
 
 def test_in_the_last_round_that_was_told_nothing_is_looked_at_for_later():
-    """Arm 1 is known well and better; arm 0 was seen once: with rounds ahead it is seen again."""
-    looked = {}
-    for horizon in (40, 10**6):
-        agent = ib.Agent(ib.Foresight(horizon=horizon), 2, seed=0)
-        draw = np.random.default_rng(3)
-        for _ in range(39):
-            ticket = agent.pull(eligible=[agent.round == 0, agent.round > 0])
-            agent.observe(ticket, float(draw.normal() * 0.2 + (0.5 if ticket.arm == 0 else 0.0)))
-        looked[horizon] = agent.pull().arm
-    assert looked == {40: 1, 10**6: 0}
+    """Arm 1 is known well; arm 0 was seen once: with rounds ahead it is seen again."""
+    for seed in range(12):
+        chosen = {}
+        for horizon in (40, 10**6):
+            agent = ib.Agent(ib.Foresight(horizon=horizon), 2)
+            draw = np.random.default_rng(seed)
+            for _ in range(39):
+                ticket = agent.pull(eligible=[agent.round == 0, agent.round > 0])
+                agent.observe(ticket, 0.5 * draw.normal() + 0.5 * (ticket.arm == 0))
+            chosen[horizon] = agent.select()
+        assert chosen == {40: agent.expected_losses().argmin(), 10**6: 0}
 
 
 def test_an_arm_that_comes_later_is_tried():
