@@ -84,6 +84,26 @@ def test_a_user_who_is_remembered_is_the_same_as_ever():
     assert np.abs(gone - before[0]).max() > 1e-3
 
 
+def test_what_is_left_of_pulls_is_counted_by_the_clock():
+    """Every pull of a user is half gone after three hours; time that runs backwards is none."""
+    fleet, draw = ib.Fleet(ib.Foresight(half_life=3.0), arms=2), np.random.default_rng(2)
+    clocks, pulls, kept = {}, {"ann": [], "bob": []}, [0.5]
+    for at in np.cumsum(draw.normal(4000.0, 8000.0, 40)):
+        user = "ann" if draw.random() < 0.5 else "bob"
+        now = max(float(at), clocks.get(user, float(at)))
+        if user in clocks:
+            kept.append(0.5 ** ((now - clocks[user]) / 3600.0 / 3.0))
+        clocks[user] = now
+        ticket = fleet.pull(user, arm=int(draw.integers(2)), at=float(at))
+        met = [sum(0.5 ** ((now - when) / 10_800.0) for i, when in pulls[user] if i == arm)
+               for arm in (0, 1)]  # fmt: skip
+        assert ticket.memo == pytest.approx([met[ticket.arm], met[1 - ticket.arm], *met])
+        pulls[user].append((ticket.arm, now))
+    assert min(kept) < 0.9
+    assert max(kept) == 1.0
+    assert fleet._shared.kept == pytest.approx([sum(kept), len(kept)])
+
+
 def test_what_a_fleet_must_be_told(refused):
     fleet = ib.Fleet(ib.Foresight(half_life=3.0), arms=2)
     with refused(InvalidInput, "at="):

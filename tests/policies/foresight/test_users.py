@@ -73,7 +73,7 @@ class Service:
         self.losses = np.array([loss for *_, loss in self.events])
 
     def row(self, user, arm, x):
-        """What a loss has of each unknown: common means, (arms, 1 + arms), and that of each user."""
+        """What a loss has of each unknown: common means, what all share, and what each adds."""
         shared = np.zeros((self.n_arms, 1 + self.n_arms))
         own = np.zeros((self.n_users, self.n_arms, 1 + self.n_arms))
         shared[arm] = own[user, arm] = [1.0, *x]
@@ -123,7 +123,8 @@ class Service:
         known = self.variances(guess, common=False)
         across = ahead[:, 1:] * known @ design[:, 1:].T
         covariance = np.eye(len(rest)) + design[:, 1:] * known @ design[:, 1:].T
-        left = ahead[:, 1:] * known @ ahead[:, 1:].T - across @ np.linalg.solve(covariance, across.T)
+        left = ahead[:, 1:] * known @ ahead[:, 1:].T
+        left -= across @ np.linalg.solve(covariance, across.T)
         return expected, square / (len(rest) - 1) * np.diag(left)
 
 
