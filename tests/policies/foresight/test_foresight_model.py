@@ -16,6 +16,7 @@ from influential_bandits.policies.foresight.hypotheses import (
     SCALES,
     SPREAD,
     count_regressors,
+    place,
     solve_common,
     spread_of,
     weigh,
@@ -130,6 +131,13 @@ def test_hypotheses_are_weighed_by_their_likelihood(n_arms, rounds):
     np.testing.assert_allclose(weights, expected, rtol=1e-6, atol=1e-10)
 
 
+def unfold(triangle, size):
+    """Return the symmetric matrix that is kept as its lower triangle."""
+    matrix = np.zeros((size, size))
+    matrix[np.tril_indices(size)] = triangle
+    return matrix + np.tril(matrix, -1).T
+
+
 @pytest.mark.parametrize("rounds", [3, 20, 61, 150])
 def test_posteriors_are_those_of_dense_algebra(rounds):
     """Where arms are many, no messages are passed between them: all is exact, loss by loss."""
@@ -163,9 +171,7 @@ def test_posteriors_are_those_of_dense_algebra(rounds):
             np.testing.assert_allclose(
                 s.coefficients[row] + response @ common, expected[part], rtol=1e-7, atol=1e-7
             )
-            lower = np.zeros((size, size))
-            lower[np.tril_indices(size)] = s.covariance[row]
-            ours = lower + np.tril(lower, -1).T + response @ spread @ response.T
+            ours = unfold(s.covariance[row], size) + response @ spread @ response.T
             np.testing.assert_allclose(ours, covariance[part, part], rtol=1e-7, atol=1e-7)
     assert seen_weight == pytest.approx(1.0)
 
@@ -213,7 +219,7 @@ def test_partners_tell_each_other_what_they_know():
 def test_a_weight_is_the_same_however_many_spreads_are_weighed():
     play = Play(3, 30, 5, Foresight())
     many, one = np.empty(LEVEL_SPREADS), np.empty(1)
-    sums = play.s.products, play.s.moments, play.s.seen, play.s.squares[0]
+    sums = (play.s.products, play.s.moments, play.s.seen, play.s.squares[0])
     arguments = (*sums, 5, 1, 0.0, 0.2, 0.7)
     weigh_scale(*arguments, many)
     weigh_scale(*arguments, one)
