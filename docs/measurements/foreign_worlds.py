@@ -4,9 +4,9 @@
 
 The worlds follow papers, not the package. That Foresight looks at least one round ahead for each
 arm was chosen on other instances of boost and nothing; no other setting was chosen on any world.
-Instances are numbered from 3,000,000. Every policy plays through ``Agent``, a round at a time, and sees the
-noisy losses; compared are the expected losses of what it pulled. The bar is the best of LCB,
-Thompson sampling and FEWA, in each world the one with the smallest mean.
+Instances are numbered from 3,000,000. Every policy plays through ``Agent``, a round at a time, and
+sees the noisy losses; compared are the expected losses of what it pulled. The bar is the best of
+LCB, Thompson sampling and FEWA, in each world the one with the smallest mean.
 """
 
 from __future__ import annotations
