@@ -4,7 +4,7 @@
 # # Which policy should I run?
 #
 # **Take `Foresight()`.** It learns how arms influence each other while it plays, and asks for no
-# setting. At the largest horizon it had the lowest mean regret of all policies on 18 of 23 families
+# setting. At the largest horizon it had the lowest mean regret of all policies on 18 of 24 families
 # of instances ([leaderboard](../leaderboard.md)). It has no theorem, and stays with a bad arm in a
 # few instances of a thousand ([the tail](../explanation/scaling.md#the-tail-of-regrets)): where
 # that must not happen, there is `InfluentialLCB()`.
