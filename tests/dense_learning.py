@@ -7,6 +7,15 @@ import scipy.sparse
 DAY = 86400.0
 
 
+def named_unknowns(arms):
+    """l1_0, A_00, l1_1, A_10, A_11, …: arm by arm, so that a new arm's come last."""
+    names = []
+    for i in range(arms):
+        names.append(("l1", i))
+        names.extend(("A", i, j) for j in range(i + 1))
+    return names
+
+
 def weights_of(log):
     """How much each event belongs to each arm, (events, arms)."""
     table = log.membership

@@ -43,7 +43,7 @@ POLICIES = [policy for code in discovered() for policy in CONFIGURATIONS.get(cod
 EXEMPLARS = {
     ib.LCB(),
     ib.InfluentialLCB(influence_bound="estimate"),
-    ib.ModelLCB(),
+    ib.Foresight(),
     ib.EXP3(low=-3.0, high=3.0),
     ib.SlidingWindowLCB(window=5),
     ib.EachArmOnceOracle(),

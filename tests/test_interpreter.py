@@ -25,7 +25,7 @@ class Clicks(ib.Noise):
 instance = ib.random_instance(n_arms=3, seed=0)
 told = {}
 for policy in (
-    ib.LCB(), ib.InfluentialLCB(), ib.ModelLCB(), ib.GaussianThompson(), ib.EXP3(), ib.FEWA(),
+    ib.LCB(), ib.InfluentialLCB(), ib.Foresight(), ib.GaussianThompson(), ib.EXP3(), ib.FEWA(),
     ib.SlidingWindowLCB(window=5), ib.OptimalOracle(),
 ):
     run = ib.simulate(instance, policy, 40, ib.GaussianNoise(1.0), seeds=range(2), record="choices")
@@ -35,7 +35,7 @@ late = ib.simulate(
     instance, ib.LCB(), 40, ib.UniformNoise(1.0), scenario=ib.Scenario(delay=3, eligible=0.8)
 )
 told["late"] = late.counts.tolist()
-agent, world = ib.Agent(ib.ModelLCB(), 3), ib.Environment(instance, ib.GaussianNoise(1.0))
+agent, world = ib.Agent(ib.Foresight(), 3), ib.Environment(instance, ib.GaussianNoise(1.0))
 for _ in range(9):
     ticket = agent.pull()
     agent.observe(ticket, world.pull(ticket.arm))
@@ -70,7 +70,7 @@ def test_the_interpreter_gives_the_same_bits_as_compiled_code():
     assert play(NUMBA_DISABLE_JIT="1") == play()
 
 
-# With 40 arms influential LCB has a tree, and ModelLCB no exact posterior. The five
+# With 40 arms influential LCB has a tree, and Foresight no influence of each pair. The five
 # below have states full of indices: they also meet late losses, and arms that come and go.
 INDICES = """
 import influential_bandits as ib

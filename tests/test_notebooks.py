@@ -28,7 +28,7 @@ def results():
     squares, events = np.array([[2.0, 3.0], [1.0, 2.0]]), np.array([4, 5])
     validation = Validation((HOSTILE, "b"), squares, events, {}, ("0", "1"))
     counts, losses = np.array([[1, 3], [2, 2], [4, 0]]), np.array([1.0, 2.0, 0.5])
-    fleet = ib.FleetRun(None, ib.FleetLCB(), 0, None, counts, losses, None)
+    fleet = ib.FleetRun(None, ib.Foresight(), 0, None, counts, losses, None)
     return [
         world,
         ib.simulate(world, ib.LCB(), 20, seeds=2),

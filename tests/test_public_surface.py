@@ -256,7 +256,7 @@ def test_everything_that_is_handed_out_has_a_repr_of_its_own():
         *(ib.optimum(world, 9), ib.optimum(world, 9).certificate, ib.optimal_path(world)),
         *(ib.integer_optimum(world, 9), ib.difficulty(world), ib.simulate(world, ib.LCB(), 9)),
         *(ib.LossPrior.around([[1.0]], [0.0], sd=1.0, sigma=1.0), ib.GaussianNoise(), ib.LCB()),
-        *(ib.Population([[1.0]], [0.0]), ib.Fleet(arms=2), ib.FleetLCB()),
+        *(ib.Population([[1.0]], [0.0]), ib.Fleet(arms=2), ib.Foresight()),
     ]
     for thing in things:
         assert repr(thing).startswith(f"{type(thing).__name__}("), repr(thing)

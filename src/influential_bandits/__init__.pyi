@@ -45,7 +45,6 @@ from .policies.classic import GaussianThompson as GaussianThompson
 from .policies.contract import Policy as Policy
 from .policies.fleet.fleet import Fleet as Fleet
 from .policies.fleet.fleet import FleetTicket as FleetTicket
-from .policies.fleet.policy import FleetPrior as FleetPrior
 from .policies.foresight.policy import Foresight as Foresight
 from .policies.foresight.prior import LossPrior as LossPrior
 from .policies.influential_lcb import InfluentialLCB as InfluentialLCB

@@ -144,7 +144,7 @@ def test_kernels_are_kept_on_disk_unless_they_cannot_be(tmp_path):
 
 @pytest.mark.long
 def test_large_policies_compile_without_fused_operations():
-    cases = "(ib.ModelLCB(), 3, ib.UniformNoise(1.0)), (ib.FEWA(), 20, ib.NoNoise())"
+    cases = "(ib.Foresight(), 3, ib.UniformNoise(1.0)), (ib.FEWA(), 20, ib.NoNoise())"
     for found in compile_ptx(cases):
         assert found["entries"] == 1
         assert found["fused"] == found["free"] == 0
@@ -241,12 +241,12 @@ cases = {
     "lcb": (worlds, ib.LCB(), normal, gpu, {}),
     "influential": (worlds, ib.InfluentialLCB(), ib.UniformNoise(1.0), gpu, {}),
     "opening": (worlds, ib.InfluentialLCB("estimate", "paper"), normal, gpu, {}),
-    "model": (worlds, ib.ModelLCB(), normal, gpu, {}),
+    "model": (worlds, ib.Foresight(), normal, gpu, {}),
     "randomised": (worlds, ib.EXP3(), normal, gpu, {}),
     "tree": ([ib.random_instance(n_arms=40, seed=1)], ib.InfluentialLCB(), normal, gpu, {}),
     "oracle": (worlds, ib.OptimalOracle(), normal, gpu, {}),
     "recorded choices": (worlds, ib.LCB(), normal, gpu, {"record": ["choices", "losses"]}),
-    "fading": (fading, ib.ModelLCB(), normal, gpu, {}),
+    "fading": (fading, ib.Foresight(), normal, gpu, {}),
     "sparse": (sparse, ib.LCB(), normal, gpu, {}),
     "low rank": (low_rank, ib.LCB(), normal, gpu, {}),
     "recorded noise": (worlds, ib.LCB(), recorded, gpu, {}),

@@ -130,7 +130,7 @@ def use(result):
     elif isinstance(result, ib.Instance):
         result.losses([1] * result.n_arms)
     elif isinstance(result, ib.LossPrior):
-        use(ib.ModelLCB(prior=result))
+        use(ib.Foresight(prior=result))
     elif inspect.isgenerator(result):
         list(itertools.islice(result, 3))
     elif dataclasses.is_dataclass(result):

@@ -37,7 +37,7 @@ def test_the_first_users_of_a_fleet_from_a_log_fare_better_than_of_a_cold_one(po
         model = ib.InfluenceModel(pooling=pooling).fit(logged(population, seed))
         fleet = model.fleet()
         errors.append(np.abs(fleet.estimate().interaction - population.interaction).max())
-        for policy, found in ((fleet.policy, warm), (ib.FleetLCB(), cold)):
+        for policy, found in ((fleet.policy, warm), (ib.Foresight(), cold)):
             run = ib.simulate_fleet(population, policy, SERVED, seed=100 + seed)
             found.append(run.regret().mean())
     # 3,200 losses, of which each arm has 800 at some ten pulls of every other: an entry of A has a

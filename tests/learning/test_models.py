@@ -14,7 +14,7 @@ from influential_bandits import DriftModel, EventLog, InfluenceModel, Stationary
 from influential_bandits.data import synthetic_log
 from influential_bandits.errors import InvalidInput, InvalidLog, NotApplicable
 from influential_bandits.logs import ChunkSizes, Membership, stream_log
-from influential_bandits.policies.model_lcb.prior import in_order
+from influential_bandits.policies.foresight.prior import in_order
 
 TRUTH = np.array([[0.3, -0.1, 0.05], [-0.1, 0.2, 0.0], [0.05, 0.0, 0.15]])  # positive definite
 LOSSES = np.array([1.0, 2.0, 1.5])
@@ -509,7 +509,7 @@ def test_a_prior_by_the_clock_is_that_of_rounds_of_that_length(days):
     np.testing.assert_allclose(
         prior.covariance, plain.covariance * np.outer(scale, scale), rtol=1e-12, atol=1e-300
     )
-    assert ib.ModelLCB(prior=prior).prior is prior
+    assert ib.Foresight(prior=prior).prior is prior
 
 
 def test_worlds_that_are_no_influential_bandits_say_so(log, refused):

@@ -3,7 +3,7 @@
 import dense_learning
 import numpy as np
 import pytest
-from dense_posterior import named_unknowns
+from dense_learning import named_unknowns
 
 import influential_bandits as ib
 
@@ -96,7 +96,7 @@ def test_an_instance_that_the_log_has_not_met_is_as_unsure_as_instances_differ(p
     assert_is_the_mean(prior, model.interaction_, model.population_[:2])
     assert prior.sigma == pytest.approx(np.sqrt(np.mean(model.noise_**2)))
     assert prior.memory == 0.8
-    agent = ib.Agent(ib.ModelLCB(prior=prior), 2)
+    agent = ib.Agent(ib.Foresight(prior=prior), 2)
     ticket = agent.pull()
     agent.observe(ticket, 1.0)
 

@@ -12,6 +12,7 @@ from influential_bandits.live.reading import write_parquet
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.words import describe_memory
 from influential_bandits.logs.reading import read_log
+from influential_bandits.policies.registry import policy_to_json
 
 ARMS = ("tea", "coffee", "milk")
 HALF_LIFE = 6.0
@@ -45,7 +46,7 @@ def export(shop):
 
 
 def test_the_service_decides_as_an_agent_that_is_told_the_times(tmp_path):
-    settings = make_settings(ARMS, "ModelLCB", half_life_hours=HALF_LIFE)
+    settings = make_settings(ARMS, "Foresight", half_life_hours=HALF_LIFE)
     with Driver(tmp_path / "shop.db", settings, events_per_snapshot=7) as shop:
         served = serve(shop)
         now = shop.explain("ann")["expected_losses"]
@@ -54,7 +55,7 @@ def test_the_service_decides_as_an_agent_that_is_told_the_times(tmp_path):
         assert shop.audit().differences == 0
         shop.restart()
         assert shop.explain("ann")["expected_losses"] == rested
-    agent = ib.Agent(ib.ModelLCB(half_life=HALF_LIFE), ARMS, instance_number=1)
+    agent = ib.Agent(ib.Foresight(half_life=HALF_LIFE), ARMS, instance_number=1)
     for arm, loss, at, _ in served:
         if loss is None:
             agent.cancel(agent.expose(arm, at=at))
@@ -70,13 +71,13 @@ def test_the_service_decides_as_an_agent_that_is_told_the_times(tmp_path):
 
 
 def test_a_fleet_decides_as_one_that_is_told_the_times(tmp_path):
-    settings = make_settings(ARMS, "FleetLCB", state="shared", half_life_hours=HALF_LIFE)
+    settings = make_settings(ARMS, "Foresight", state="shared", half_life_hours=HALF_LIFE)
     with Driver(tmp_path / "shop.db", settings, events_per_shared_snapshot=11) as shop:
         served = serve(shop)
         assert shop.audit().differences == 0
         shop.restart()
         after = shop.decide("ann")["arm"]
-    fleet = ib.Fleet(ib.FleetLCB(half_life=HALF_LIFE), arms=ARMS)
+    fleet = ib.Fleet(ib.Foresight(half_life=HALF_LIFE), arms=ARMS)
     for arm, loss, at, expected in served:
         if loss is None:
             fleet.cancel(fleet.pull("1", arm, at=at))
@@ -92,12 +93,17 @@ def test_a_fleet_decides_as_one_that_is_told_the_times(tmp_path):
 def test_a_model_with_a_half_life_is_activated_and_remembers(tmp_path):
     """What a fleet learned before a model came is told to it with its times."""
     prior = ib.LossPrior.around(
-        WORLD.interaction.to_dense(), WORLD.initial_loss, 0.05, 1.0, half_life=HALF_LIFE
+        WORLD.interaction.to_dense(),
+        WORLD.initial_loss,
+        0.05,
+        1.0,
+        half_life=HALF_LIFE,
+        taste=0.7,
     )
-    model = ib.FleetLCB(prior=ib.FleetPrior(prior, arm=0.5))
-    with Driver(tmp_path / "shop.db", make_settings(ARMS, "FleetLCB", state="shared")) as shop:
+    model = ib.Foresight(prior=prior)
+    with Driver(tmp_path / "shop.db", make_settings(ARMS, "Foresight", state="shared")) as shop:
         served = serve(shop, rounds=20)
-        shop.stage_model({"name": "FleetLCB", "settings": model.to_json()})
+        shop.stage_model(policy_to_json(model))
         shop.activate_model(1)
         answer = shop.decide("ann")
         assert shop.audit().differences == 0
@@ -110,7 +116,7 @@ def test_a_model_with_a_half_life_is_activated_and_remembers(tmp_path):
 
 
 def test_a_client_may_say_when_but_not_in_the_future(tmp_path):
-    settings = make_settings(ARMS, "ModelLCB", half_life_hours=HALF_LIFE)
+    settings = make_settings(ARMS, "Foresight", half_life_hours=HALF_LIFE)
     with Driver(tmp_path / "shop.db", settings) as shop:
         now = shop.clock.now
         for n, at in enumerate((now - 9e4, now - 8e4, now - 10.0)):
@@ -143,12 +149,12 @@ def test_the_exported_log_has_the_half_life_to_be_found(tmp_path):
 
 def test_the_page_says_what_time_does():
     def describe(**rest):
-        usual = {"policy": "ModelLCB", "state": "own", "half_life_hours": None}
+        usual = {"policy": "Foresight", "state": "own", "half_life_hours": None}
         return describe_memory(usual | rest)
 
     assert "changes nothing" in describe()
     assert "6 h " in describe(half_life_hours=6.0)
     assert "25 %" in describe(half_life_hours=6.0)
-    assert "2 h " in describe(policy="ModelLCB(half_life=2)", half_life_hours=6.0)
+    assert "2 h " in describe(policy="Foresight(half_life=2)", half_life_hours=6.0)
     assert "changes nothing" in describe(policy="LCB", half_life_hours=6.0)
-    assert "6 h " in describe(policy="FleetLCB", state="shared", half_life_hours=6.0)
+    assert "6 h " in describe(policy="Foresight", state="shared", half_life_hours=6.0)

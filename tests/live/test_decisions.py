@@ -9,10 +9,10 @@ from influential_bandits.live.reading import read_events
 from influential_bandits.live.requests import Refused
 
 OWN = make_settings(policy="LCB", control_share=0.3, explore=0.1)
-SHARED = make_settings(policy="FleetLCB", state="shared", control_share=0.3, explore=0.1)
-BY_CLOCK = make_settings(policy="ModelLCB", control_share=0.3, half_life_hours=6.0)
+SHARED = make_settings(policy="Foresight", state="shared", control_share=0.3, explore=0.1)
+BY_CLOCK = make_settings(policy="Foresight", control_share=0.3, half_life_hours=6.0)
 SHARED_BY_CLOCK = make_settings(
-    policy="FleetLCB", state="shared", control_share=0.3, half_life_hours=6.0
+    policy="Foresight", state="shared", control_share=0.3, half_life_hours=6.0
 )
 EVERY_STATE = pytest.mark.parametrize(
     "settings",
@@ -66,7 +66,7 @@ def test_the_same_loss_again_changes_nothing_and_another_is_refused(shop):
 
 @pytest.mark.parametrize("state", ["own", "shared"])
 def test_a_loss_is_corrected_by_an_event_of_its_own(tmp_path, state):
-    settings = make_settings(policy="FleetLCB" if state == "shared" else "LCB", state=state)
+    settings = make_settings(policy="Foresight" if state == "shared" else "LCB", state=state)
     with Driver(tmp_path / "shop.db", settings) as shop:
         for n in range(6):
             shop.decide("ann", decision_id=str(n))
@@ -227,17 +227,6 @@ def test_an_arm_retired_between_decision_and_showing_has_moved_the_world(shop):
     assert shop.audit().differences == 0
 
 
-def test_a_fleet_has_a_largest_number_of_arms(tmp_path):
-    names = [f"arm {n}" for n in range(64)]
-    with pytest.raises(InvalidInput, match="at most 64 arms"):
-        make_settings([*names, "one more"], policy="FleetLCB", state="shared").check()
-    few = make_settings(names[:63], policy="FleetLCB", state="shared")
-    with Driver(tmp_path / "shop.db", few) as shop:
-        shop.add_arm(names[63])
-        assert refusal(shop.add_arm, "one more")[0] == 422
-        assert shop.describe()["arms"] == names
-
-
 def test_models_are_activated_and_rolled_back(shop):
     shop.decide("ann", decision_id="one")
     shop.feed_back("one", -5.0)  # LCB will stay with tea for a while
@@ -271,7 +260,7 @@ def test_an_erased_instance_is_gone(shop):
 
 
 def test_an_erased_instance_of_a_fleet_is_unlinked(tmp_path):
-    with Driver(tmp_path / "shop.db", make_settings(policy="FleetLCB", state="shared")) as shop:
+    with Driver(tmp_path / "shop.db", make_settings(policy="Foresight", state="shared")) as shop:
         for n in range(5):
             shop.decide("ann", decision_id=str(n))
             shop.feed_back(str(n), 0.5)
@@ -296,9 +285,9 @@ def test_looking_moves_nothing(tmp_path):
 
 def test_a_loss_from_before_a_fleet_started_afresh_is_not_taken_for_another(tmp_path):
     """Tickets are numbered anew: the first pull after going back has the number of the first."""
-    with Driver(tmp_path / "shop.db", make_settings(policy="FleetLCB", state="shared")) as shop:
+    with Driver(tmp_path / "shop.db", make_settings(policy="Foresight", state="shared")) as shop:
         shop.decide("ann", decision_id="old")
-        shop.stage_model("FleetLCB")
+        shop.stage_model("Foresight")
         shop.activate_model(1)
         shop.activate_model(0)
         assert shop.explain("ann")["expected_losses"]  # what it met before is known
@@ -358,7 +347,7 @@ def play(shop, steps, seed, *, looks=False, restarts=False, arms_change=False):
     return told
 
 
-MODELS = {"own": "InfluentialLCB", "shared": "FleetLCB"}
+MODELS = {"own": "InfluentialLCB", "shared": "Foresight"}
 
 
 @EVERY_STATE
@@ -429,7 +418,6 @@ def test_what_cannot_be_an_experiment_is_refused():
         {"window_hours": 0.0},
         {"half_life_hours": 0.0},
         {"half_life_hours": float("nan")},
-        {"policy": "FleetLCB"},
         {"policy": "LCB", "state": "shared"},
         {"policy": "file.py:Mine"},
         {"policy": {"name": "os:system", "settings": {}}},

@@ -6,13 +6,14 @@ import pytest
 from live.driver import Driver, make_settings
 
 import influential_bandits as ib
-from influential_bandits import FleetLCB, FleetPrior
+from influential_bandits import Foresight
 from influential_bandits.live.fitting import fit_policy
 from influential_bandits.live.requests import Decide, FitModel, Refused
+from influential_bandits.policies.registry import policy_to_json
 
 STATES = {
-    "own": {"policy": "ModelLCB"},
-    "shared": {"policy": "FleetLCB", "state": "shared"},
+    "own": {"policy": "Foresight"},
+    "shared": {"policy": "Foresight", "state": "shared"},
 }
 EVERY_STATE = pytest.mark.parametrize("state", STATES)
 
@@ -128,27 +129,27 @@ def test_in_every_order_everybody_is_served_or_the_step_is_refused(tmp_path, sta
 
 
 def make_fleet():
-    prior = ib.LossPrior.around([[0.2, 0.0], [0.0, 0.1]], [0.5, 0.4], 0.05, 1.0)
-    return {"name": "FleetLCB", "settings": FleetLCB(prior=FleetPrior(prior, arm=0.5)).to_json()}
+    prior = ib.LossPrior.around([[0.2, 0.0], [0.0, 0.1]], [0.5, 0.4], 0.05, 1.0, taste=0.7)
+    return policy_to_json(Foresight(prior=prior))
 
 
-def test_an_arm_that_the_active_model_does_not_know_is_refused_until_another_one_serves(tmp_path):
-    with Driver(tmp_path / "shop.db", make_settings(["a", "b"], **STATES["shared"])) as shop:
+@pytest.mark.parametrize("state", ["own", "shared"])
+def test_an_arm_that_the_active_model_does_not_know_starts_from_nothing(tmp_path, state):
+    with Driver(tmp_path / "shop.db", make_settings(["a", "b"], **STATES[state])) as shop:
         shop.stage_model(make_fleet())
         shop.activate_model(1)
-        with pytest.raises(Refused, match="Activate a model that can") as told:
-            shop.add_arm("c")
-        assert (told.value.status, told.value.code) == (409, "model_knows_arms")
-        shop.activate_model(0)
-        shop.add_arm("c")  # the model that knows two arms is there, and is not active
-        with pytest.raises(Refused, match="model 1 cannot serve 3 arms"):
-            shop.activate_model(1)
-        assert shop.decide("ann")["model"] == 0
+        shop.decide("ann", decision_id="one")
+        shop.add_arm("c")
+        for n in range(20):
+            shop.decide("ann", decision_id=f"d{n}")
+            shop.feed_back(f"d{n}", 0.1 * n)
+        shop.feed_back("one", 0.5)
+        assert {shop.decide(user)["model"] for user in ("ann", "bob")} == {1}
+        assert shop.audit().differences == 0
 
 
-def test_settings_that_know_arms_take_no_more_of_them(tmp_path):
-    settings = make_settings(["a", "b"], make_fleet(), state="shared")
-    with Driver(tmp_path / "shop.db", settings) as shop:
-        with pytest.raises(Refused, match="cannot serve 3 arms"):
-            shop.add_arm("c")
-        assert shop.describe()["arms"] == ["a", "b"]
+def test_a_model_of_more_arms_than_there_are_is_refused(tmp_path):
+    with Driver(tmp_path / "shop.db", make_settings(["a"], **STATES["shared"])) as shop:
+        with pytest.raises(Refused, match="the prior is about 2 arms, and there are 1"):
+            shop.stage_model(make_fleet())
+        assert shop.describe()["arms"] == ["a"]

@@ -19,7 +19,7 @@ from influential_bandits.live.settings import Settings
 from influential_bandits.live.store.opening import open_store
 from influential_bandits.live.writer import BYTES_PER_EVENT
 
-SHARED = {"policy": "FleetLCB", "state": "shared"}
+SHARED = {"policy": "Foresight", "state": "shared"}
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_an_instance_of_its_own_waits_for_no_more_losses_than_memory_is_for(tmp_
 
 def test_a_state_that_is_dropped_from_memory_is_not_written_for_a_few_events(tmp_path):
     options = {"members_held": 1, "events_per_snapshot": 3}
-    with Driver(tmp_path / "shop.db", make_settings(policy="ModelLCB"), **options) as shop:
+    with Driver(tmp_path / "shop.db", make_settings(policy="Foresight"), **options) as shop:
 
         def play(rounds):
             for _ in range(rounds):

@@ -25,7 +25,7 @@ def server(tmp_path_factory):
     """A service whose instances share a state, with names that are hard on a page."""
     server = Server(tmp_path_factory.mktemp("page") / "store.db")
     server.create(
-        "shop", arms=["tea", LONG, RED], policy="FleetLCB", state="shared", control_share=0.5
+        "shop", arms=["tea", LONG, RED], policy="Foresight", state="shared", control_share=0.5
     )
     users = [f"user {n}" for n in range(90)]
     for _ in range(4):

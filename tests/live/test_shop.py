@@ -18,7 +18,7 @@ def test_a_small_shop_through_http(tmp_path):
         client.create(
             population.arm_names,
             state="shared",
-            policy="FleetLCB",
+            policy="Foresight",
             control_share=0.5,
             half_life_hours=4.0,
         )
@@ -52,7 +52,7 @@ def test_a_model_is_learned_from_the_events(tmp_path, state):
         ib.live.Client(address, key, "shop") as client,
     ):
         population = ib.live.make_shop_population(n_arms=3, stay=8, half_life=4.0)
-        policy = {"own": "Uniform", "shared": "FleetLCB"}[state]
+        policy = {"own": "Uniform", "shared": "Foresight"}[state]
         client.create(population.arm_names, state=state, policy=policy, half_life_hours=4.0)
         with pytest.raises(ServiceError, match="losses"):
             client.fit_model()

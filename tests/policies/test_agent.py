@@ -416,7 +416,7 @@ class Mine(ib.Policy):
     [
         ib.LCB(),
         ib.InfluentialLCB("estimate"),
-        ib.ModelLCB(prior=ib.LossPrior.around(np.eye(3), np.zeros(3), sd=0.5, sigma=1.0)),
+        ib.Foresight(prior=ib.LossPrior.around(np.eye(3), np.zeros(3), sd=0.5, sigma=1.0)),
         Mine(weight=0.5),
     ],
     ids=lambda policy: type(policy).__name__,

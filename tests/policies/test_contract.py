@@ -29,8 +29,8 @@ def new_agent(policy, arms, seed=0):
 
 @every_policy
 def test_every_policy_keeps_the_contract(policy):
-    # With 31 arms influential LCB's tree has begun, and ModelLCB's exact posterior has ended.
-    many = 31 if isinstance(policy, (ib.InfluentialLCB, ib.ModelLCB)) else 5
+    # With 31 arms influential LCB's tree has begun, and Foresight's influence of each pair has ended.
+    many = 31 if isinstance(policy, (ib.InfluentialLCB, ib.Foresight)) else 5
     ib.testing.check_policy(policy, n_arms=(1, 2, many), rounds=20, check=False)
 
 

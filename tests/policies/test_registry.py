@@ -276,7 +276,7 @@ class Labelled(ib.Policy):
         (ib.InfluentialLCB(), "InfluentialLCB"),
         (ib.InfluentialLCB(influence_bound=2.0), "InfluentialLCB(influence_bound=2.0)"),
         (ib.InfluentialLCB(influence_bound=1), "InfluentialLCB"),
-        (ib.ModelLCB(horizon=100), "ModelLCB(horizon=100)"),
+        (ib.Foresight(horizon=100), "Foresight(horizon=100)"),
         (Labelled(3), "Labelled(must=3)"),
         (Labelled(3, (1, 2)), "Labelled(must=3)"),
         (Labelled(3, (5,)), "Labelled(must=3, weights=(5,))"),

@@ -78,7 +78,7 @@ def play_by_hand(world, policy, at, seed, number, scenario=None):
     [
         ib.InfluentialLCB(),
         Rested(),
-        pytest.param(ib.ModelLCB(half_life=6.0), marks=pytest.mark.long),
+        pytest.param(ib.Foresight(half_life=6.0), marks=pytest.mark.long),
     ],
 )
 @pytest.mark.parametrize("scenario", [SCENARIOS[0], SCENARIOS[2]], ids=["sessions", "times"])
@@ -161,7 +161,7 @@ def test_who_knows_that_a_night_is_long_loses_less():
     Over 100 worlds with three seeds each it is by ten (mean losses 32 and 52).
     """
     losses = {}
-    for policy in (ib.ModelLCB(half_life=6.0), ib.ModelLCB()):
+    for policy in (ib.Foresight(half_life=6.0), ib.Foresight()):
         losses[policy] = [
             play_by_hand(make_world(n), policy, NIGHTS.when(150, n), n, n)[2] for n in range(30)
         ]

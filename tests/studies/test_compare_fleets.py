@@ -12,7 +12,6 @@ from matplotlib import pyplot as plt
 
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput, Unfinished
-from influential_bandits.policies.fleet.policy import FleetLCB
 from influential_bandits.studies.compare import players as players_module
 from influential_bandits.studies.compare.compare import compare_fleets
 from influential_bandits.studies.compare.players import (
@@ -52,7 +51,7 @@ def population(**settings):
 # --- players ---
 
 
-@pytest.mark.parametrize("policy", [ib.LCB(), ib.ModelLCB(), ib.EachArmOnceOracle()])
+@pytest.mark.parametrize("policy", [ib.LCB(), ib.Foresight(), ib.EachArmOnceOracle()])
 def test_a_policy_for_each_user_is_simulated_with_the_noise_of_its_number(policy):
     made = population(stay_law="geometric")
     users = made.draw(9, SEED)
@@ -63,7 +62,7 @@ def test_a_policy_for_each_user_is_simulated_with_the_noise_of_its_number(policy
 
 
 @pytest.mark.parametrize("memory", [1.0, 0.9])
-@pytest.mark.parametrize("policy", [ib.LCB(), ib.ModelLCB(), ib.InfluentialLCB()])
+@pytest.mark.parametrize("policy", [ib.LCB(), ib.Foresight(), ib.InfluentialLCB()])
 def test_following_the_fleet_round_by_round_gives_the_same_losses(policy, memory):
     made = population(concurrency=4, returning=0.3, stay_law="geometric", memory=memory)
     users = made.draw(9, SEED)
@@ -101,8 +100,8 @@ def test_losses_are_told_when_their_delay_is_over_in_the_order_of_the_rounds():
 
 def test_late_losses_change_what_a_policy_for_each_user_plays():
     late, at_once = population(delay=40, concurrency=2), population(concurrency=2)
-    of_late = EachUser(ib.ModelLCB()).serve(late, 12, UNIT, SEED, 1)
-    assert (of_late != EachUser(ib.ModelLCB()).serve(at_once, 12, UNIT, SEED, 1)).any()
+    of_late = EachUser(ib.Foresight()).serve(late, 12, UNIT, SEED, 1)
+    assert (of_late != EachUser(ib.Foresight()).serve(at_once, 12, UNIT, SEED, 1)).any()
     # An oracle needs no losses.
     oracle = EachUser(ib.EachArmOnceOracle())
     assert (
@@ -142,7 +141,7 @@ def test_who_knows_the_interaction_knows_that_of_each_user(settings):
     users = made.draw(4, SEED)
     for matrix in users.interaction:
         prior = make_knowing(made, matrix, UNIT).prior
-        agent = ib.Agent(ib.ModelLCB(prior=prior), 3)
+        agent = ib.Agent(ib.Foresight(prior=prior), 3)
         assert agent.policy.prior.n_arms == 3
         # l1_0, A_00, l1_1, A_01, A_11, l1_2, A_02, A_12, A_22
         losses, entries = [0, 2, 5], [1, 3, 4, 6, 7, 8]
@@ -161,7 +160,7 @@ def test_who_knows_the_interaction_knows_that_of_each_user(settings):
 def test_knowing_the_interaction_pays():
     made = POPULATIONS["small-5x100"].make(0)
     known = KnownInteraction().serve(made, 60, UNIT, SEED, 1)
-    cold = EachUser(ib.ModelLCB()).serve(made, 60, UNIT, SEED, 1)
+    cold = EachUser(ib.Foresight()).serve(made, 60, UNIT, SEED, 1)
     gain = cold - known
     # Paired, and so far above zero that chance would do it once in 300,000 times.
     assert gain.mean() > 4.5 * gain.std() / math.sqrt(60)
@@ -178,8 +177,9 @@ def test_players_that_have_no_answer_say_so():
 def test_texts_name_players_as_tables_do():
     for player in list_default_players():
         assert require_player(player.label) == player
-    assert FleetPlayer(FleetLCB()) == require_player(FleetLCB())
-    assert FleetPlayer(FleetLCB(memory=0.9)).label == "FleetLCB(memory=0.9)"
+    assert require_player("fleet: Foresight") == FleetPlayer(ib.Foresight())
+    assert FleetPlayer(ib.Foresight(memory=0.9)).label == "fleet: Foresight(memory=0.9)"
+    assert require_player(ib.Foresight()) == EachUser(ib.Foresight())
     assert require_player(ib.LCB()) == EachUser(ib.LCB())
 
 
@@ -317,7 +317,7 @@ def test_regret_of_rounding_size_is_none():
 
 # --- comparing ---
 
-PLAYERS = ["ModelLCB", "LCB", "all users as one: LCB", "A known", "EachArmOnceOracle"]
+PLAYERS = ["Foresight", "LCB", "all users as one: LCB", "A known", "EachArmOnceOracle"]
 FAMILIES = ["small-5x30", "fading-5x100"]
 
 
@@ -379,7 +379,7 @@ def test_it_prints_a_table_for_each_family_and_can_be_drawn(played, refused):
     _, found = played
     text = str(found)
     assert "small-5x30: max A = 0.1; K = 5, 30 rounds (2 populations of 60 users)" in text
-    assert "| mean regret of a user | users 1–50 | users 51–60 | ÷ ModelLCB | ÷ A known |" in text
+    assert "| mean regret of a user | users 1–50 | users 51–60 | ÷ Foresight | ÷ A known |" in text
     assert "| A known (reference) |" in text
     alone = found.plot(family="small-5x30")
     assert [line.get_label() for line in alone.lines] == PLAYERS
@@ -411,9 +411,9 @@ def test_another_policy_plays_alone(tmp_path):
 
 
 def test_the_fleet_serves_beside_the_others():
-    found = compare_fleets([FleetLCB(), "LCB"], population(), 8, n_populations=2)
+    found = compare_fleets(["fleet: Foresight", "LCB"], population(), 8, n_populations=2)
     fleet = found.results[0].standings.policies[0]
-    assert fleet.startswith("FleetLCB")
+    assert fleet == "fleet: Foresight"
     rows = [row for row in found.rows if row["policy"] == fleet]
     assert all(row["mean_regret"] >= 0.0 for row in rows)
 

@@ -78,8 +78,7 @@ def test_what_is_no_half_life_is_refused(refused, wrong):
     with refused(InvalidInstance, "half_life"):
         ib.Instance([[1.0]], [0.0], half_life=wrong)
     for make in (
-        lambda: ib.ModelLCB(half_life=wrong),
-        lambda: ib.FleetLCB(half_life=wrong),
+        lambda: ib.Foresight(half_life=wrong),
         lambda: ib.LossPrior.around([[1.0]], [0.0], 0.1, 1.0, half_life=wrong),
     ):
         with refused(InvalidInput, "half_life"):
@@ -104,8 +103,8 @@ def test_a_world_by_the_clock_must_be_told_times(refused):
         ib.Environment(TIRING).pull(0)
     with refused(NotApplicable, "half-life 12 hours", "Scenario"):
         ib.simulate(TIRING, ib.LCB(), 10)
-    with refused(InvalidInput, "ModelLCB(half_life=2.0)", "Scenario"):
-        ib.simulate(ib.counterexample(), ib.ModelLCB(half_life=2), 10)
+    with refused(InvalidInput, "Foresight(half_life=2.0)", "Scenario"):
+        ib.simulate(ib.counterexample(), ib.Foresight(half_life=2), 10)
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,8 @@ def compare_fleets(
         list[str] | None,
         typer.Option(
             help="Policies, separated by commas: 'fleet: Foresight'; 'A known'; "
-            "'all users as one: LCB'; any other starts anew with each user. By default all that are of interest.",
+            "'all users as one: LCB'; any other starts anew with each user. "
+            "By default all that are of interest.",
             show_default=False,
         ),
     ] = None,

@@ -11,7 +11,6 @@ import msgspec
 from influential_bandits.checks import LARGEST_LOSS, abbreviate, require_names
 from influential_bandits.errors import InvalidInput
 from influential_bandits.policies.contract import Policy
-from influential_bandits.policies.fleet.fleet import MOST_FLEET_ARMS
 from influential_bandits.policies.foresight.policy import Foresight
 from influential_bandits.policies.registry import (
     known_policies,
@@ -83,10 +82,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             require_label("the name of an arm", name)
         if not 1 <= len(self.arms) <= MOST_ARMS:
             raise InvalidInput(f"there must be 1 to {MOST_ARMS} arms, got {len(self.arms)}")
-        if self.state == "shared" and len(self.arms) > MOST_FLEET_ARMS:
-            raise InvalidInput(
-                f"with shared state there are at most {MOST_FLEET_ARMS} arms, got {len(self.arms)}"
-            )
         for name in ("control_share", "explore"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InvalidInput(f"{name} must be a share in 0 … 1, got {getattr(self, name)}")

@@ -225,8 +225,8 @@ class Agent(NamedArms):
     def expected_losses(self, at: float | None = None) -> Floats | None:
         """Return the policy's estimate of each arm's loss now, (arms,); None if it keeps none.
 
-        Policies that estimate them keep a field ``mean``, or define ``expected``. ``at`` is the time to look at, in
-        seconds; by default that of the latest pull.
+        Policies that estimate them keep a field ``mean``, or define ``expected``. ``at`` is the
+        time to look at, in seconds; by default that of the latest pull.
 
         Examples
         --------

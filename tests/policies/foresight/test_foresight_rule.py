@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import influential_bandits as ib
-from influential_bandits.policies.foresight.rule import expected_gain, normal_gap, upper_tail
+from influential_bandits.policies.foresight.rule import expected_gain, upper_tail
 from influential_bandits.studies.compare.families import FAMILIES
 
 
@@ -33,12 +33,6 @@ def test_the_expected_gain_is_its_integral(gap, deviation, closing):
     )[0]
     ours = expected_gain(gap, deviation, closing)
     assert ours == pytest.approx(expected, rel=1e-4, abs=1e-8 * deviation)
-
-
-@given(st.floats(0.0, 20.0), st.integers(1, 10**6))
-def test_few_losses_make_gaps_smaller(gap, n_losses):
-    assert 0.0 <= normal_gap(gap, 1.0, n_losses) <= gap * (1.0 + 1e-9)
-    assert normal_gap(gap, 1.0, n_losses) <= normal_gap(gap, 1.0, n_losses + 1) + 1e-9
 
 
 def loss_a_round(policy, family, n_instances, horizon):
@@ -84,6 +78,13 @@ def test_in_the_last_round_that_was_told_nothing_is_looked_at_for_later():
             agent.observe(ticket, float(draw.normal() * 0.2 + (0.5 if ticket.arm == 0 else 0.0)))
         looked[horizon] = agent.pull().arm
     assert looked == {40: 1, 10**6: 0}
+
+
+def test_arms_far_apart_are_left_again_where_there_is_no_noise():
+    """Levels lie hundreds of σ apart; none is so unlikely that influence has to explain it."""
+    worlds = [FAMILIES["random-3-exact"].make(500_000 + number) for number in (85, 133, 158)]
+    run = ib.simulate(worlds, ib.Foresight(), 300, ib.NoNoise())
+    assert np.all(run.regret()[:, 0, -1] < 200.0)
 
 
 def test_an_arm_that_comes_later_is_tried():

@@ -76,8 +76,8 @@ def summarise(rules: Rules, shared: Shared) -> SharedEstimate:
         errors[:, 1:],
         float(memory),
         sigma,
-        sigma * taste,
-        sigma * unlike,
+        float(sigma * taste),
+        float(sigma * unlike),
         int(shared.observations[0]),
     )
 

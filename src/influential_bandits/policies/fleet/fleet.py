@@ -36,7 +36,6 @@ from influential_bandits.policies.fleet.handle import (
     wait_for,
 )
 from influential_bandits.policies.fleet.new_arms import add_arm
-from influential_bandits.policies.foresight.hypotheses import MOST_ARMS
 from influential_bandits.policies.foresight.policy import Foresight
 from influential_bandits.policies.foresight.users import Own, Shared, make_own, remember
 from influential_bandits.policies.history import History
@@ -117,7 +116,6 @@ class Fleet(NamedArms):
         self.retired: set[int] = set()
         self._rules = self.policy.rules(self.n_arms)
         self._shared, self._own = self.policy.start(self.n_arms), make_own(self._rules, 1)
-        self._arrivals: list[int] = []  # pulls before each arm that came later
         self._held: Any = None  # all arrays behind one reference, made when needed
         self._rows: dict[str, int] = {}
         self._free: list[int] = []
@@ -135,7 +133,6 @@ class Fleet(NamedArms):
             "retired": set(self.retired),
             "_rows": dict(self._rows),
             "_free": list(self._free),
-            "_arrivals": list(self._arrivals),
             "_of": list(self._of),
             "_history": copy.deepcopy(self._history),
             "_shared": copy.deepcopy(self._shared),
@@ -299,11 +296,9 @@ class Fleet(NamedArms):
         memo = np.frombuffer(array("d", ticket.memo))
         if memo.size == self._memo.size:
             return memo
-        arms = self.n_arms - sum(ticket.number <= pulls for pulls in self._arrivals)
-        memories = self._rules.memories
-        counts = memo[: -2 * memories] if self.n_arms <= MOST_ARMS else memo[:0]
-        nothing = np.zeros((self.n_arms - arms) * memories if counts.size else 0)
-        return np.concatenate([counts, nothing, memo[-2 * memories :]])
+        weights = np.zeros(self._memo.size)  # of more arms, or of the two sums that many have
+        weights[: memo.size] = memo[: weights.size]
+        return weights
 
     def cancel(self, ticket: FleetTicket) -> None:
         """Give up a loss that will not come; the pull stays counted, as the world has moved."""
@@ -335,7 +330,6 @@ class Fleet(NamedArms):
             names = require_names("arms", [*self.arm_names, new])
         self._widen()
         self._name_arms(names)
-        self._arrivals.append(self.pulls)
         return self.n_arms - 1
 
     def _widen(self) -> None:
@@ -459,7 +453,6 @@ class Fleet(NamedArms):
             "policy": policy_to_json(self.policy),
             "n_arms": self.n_arms,
             "arm_names": None if self._names is None else list(self._names),
-            "arrivals": self._arrivals,
             "retired": sorted(self.retired),
             "users": list(self._rows),
             "rows": list(self._rows.values()),
@@ -477,7 +470,6 @@ class Fleet(NamedArms):
         data.require_like(self._shared, self._own)
         self._shared, self._own = data.shared, data.own
         self._name_arms(about["arm_names"] and tuple(about["arm_names"]))
-        self._arrivals = list(about["arrivals"])
         self.retired = set(about["retired"])
         self._rows = dict(zip(about["users"], about["rows"], strict=True))
         self._free = list(about["free"])
@@ -495,7 +487,7 @@ class Fleet(NamedArms):
 
     def parts(self) -> tuple[Shared, Own, dict[str, Any]]:
         """Return the arrays themselves, and what else a snapshot needs (``snapshot.py``)."""
-        about = {"pulls": self.pulls, "losses": self.losses, "arrivals": self._arrivals}
+        about = {"pulls": self.pulls, "losses": self.losses}
         return self._shared, self._own, about
 
     def take_parts(
@@ -505,7 +497,7 @@ class Fleet(NamedArms):
         FleetData(about, shared, own).require_like(self._shared, self._own)
         self._shared, self._own = shared, own
         self.pulls, self.losses = about["pulls"], about["losses"]
-        self._arrivals, self._rows = about["arrivals"], rows
+        self._rows = rows
         self._held = None
 
     def row(self, user: str) -> int:

@@ -71,8 +71,8 @@ class Foresight(Policy):
         γ: how much of a pull's influence is left after each further round. If estimated, 1, 0.97,
         0.9, 0.7 and 0.4 are weighed.
     horizon : int, optional
-        How many rounds will be played. Without it, the rounds ahead are taken to be a quarter of
-        those played, and at least one for each arm.
+        How many rounds will be played. Without it, the rounds ahead are taken to be half of those
+        played, and at least one for each arm.
     half_life : float, optional
         Hours after which half of a pull's influence is gone, by the clock; ``memory`` is then 1
         unless it is given. Pulls must have times: ``Agent.pull(at=…)``, or ``Scenario(times=…)``.
@@ -224,7 +224,7 @@ class Foresight(Policy):
         }
 
     def memo_size(self, n_arms: int) -> int:
-        """The counts at the pull: of each arm if they are few, and own and the others'."""
+        """The counts at the pull: own, those of all others, and of each arm if they are few."""
         return ((n_arms if n_arms <= MOST_ARMS else 0) + 2) * self._memories()
 
     @staticmethod
@@ -267,7 +267,7 @@ class Foresight(Policy):
     def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
         """Take the loss into all sums, and into the posteriors."""
         few = s.products.shape[0]
-        all_counts, coarse = memo[: few * c.memories], memo[few * c.memories :]
+        coarse, all_counts = memo[: 2 * c.memories], memo[2 * c.memories :][: few * c.memories]
         s.seen[arm] += 1
         s.observations[0] += 1
         for m in range(c.memories):

@@ -114,22 +114,37 @@ def regress(c: Any, s: Any, h: int, arm: int, matrix: Floats, more: Floats) -> N
     solve_upper(matrix, size, vector)
     for j in range(size):
         s.coefficients[row, j] = vector[j]
-    for k in range(MEANS):
-        for j in range(size):
-            known = level if j == 0 else tight
-            vector[j] = known if common_mean(arm, j, c.n_arms) == k else 0.0
-        solve_lower(matrix, size, vector)
-        solve_upper(matrix, size, vector)
-        for j in range(size):
-            s.response[row, MEANS * j + k] = vector[j]
-    for k in range(size):
-        for j in range(size):
-            vector[j] = 0.0
-        vector[k] = 1.0
-        solve_lower(matrix, size, vector)
-        solve_upper(matrix, size, vector)
-        for j in range(k, size):
-            s.covariance[row, place(j, k)] = vector[j]
+    invert(matrix, s.covariance[row])
+    for j in range(size):
+        for k in range(MEANS):
+            s.response[row, MEANS * j + k] = 0.0
+    for j in range(size):
+        for k in range(j + 1):
+            entry = s.covariance[row, place(j, k)]
+            of_k = common_mean(arm, k, c.n_arms)
+            s.response[row, MEANS * j + of_k] += entry * (level if k == 0 else tight)
+            if k < j:
+                s.response[row, MEANS * k + common_mean(arm, j, c.n_arms)] += entry * tight
+
+
+@inlined
+def invert(factor: Floats, inverse: Floats) -> None:
+    """Write the inverse of L·Lᵀ, as its lower triangle, from the factor L."""
+    size = factor.shape[0]
+    rows = np.empty((size, size))  # of the inverse of Lᵀ
+    for j in range(size):
+        rows[j, j] = 1.0 / factor[j, j]
+        for i in range(j + 1, size):
+            value = 0.0
+            for k in range(j, i):
+                value -= factor[i, k] * rows[j, k]
+            rows[j, i] = value / factor[i, i]
+    for j in range(size):
+        for k in range(j + 1):
+            value = 0.0
+            for m in range(j, size):
+                value += rows[j, m] * rows[k, m]
+            inverse[place(j, k)] = value
 
 
 @inlined

@@ -113,6 +113,7 @@ class LossPrior:
         *,
         memory: float = 1.0,
         half_life: float | None = None,
+        taste: float = 0.0,
     ) -> LossPrior:
         """Return the prior that is ``sd`` wide around an interaction and initial losses."""
         matrix, loss = _numbers(interaction), _numbers(initial_loss)
@@ -129,7 +130,8 @@ class LossPrior:
                 f"interaction is not symmetric: |A[{i},{j}] − A[{j},{i}]| = {gap[i, j]:.3g}"
             )
         mean = in_order(matrix, loss)
-        return cls(mean, sd**2 * np.eye(mean.size), sigma, memory=memory, half_life=half_life)
+        covariance = sd**2 * np.eye(mean.size)
+        return cls(mean, covariance, sigma, memory=memory, half_life=half_life, taste=taste)
 
     def sums(self, taste: float = 0.0) -> tuple[Floats, Floats, float]:
         """Return the prior as losses seen before, in the sums of an agent.

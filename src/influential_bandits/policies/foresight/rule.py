@@ -23,7 +23,7 @@ other, that saves over the rounds ahead
 In a fleet a look teaches other users, too, of what all share.
 
 How many rounds lie ahead is told by the horizon, or in a fleet by how long others stayed. Otherwise
-they are taken to be a quarter of those played, and at least one for each arm.
+they are taken to be half of those played, and at least one for each arm.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ from influential_bandits.policies.foresight.hypotheses import (
 )
 from influential_bandits.policies.foresight.posterior import HYPOTHESES
 
-AHEAD = 0.5  # rounds ahead, in units of the rounds played; at least one for each arm
+# Rounds ahead, in units of the rounds played; at least one for each arm. With a quarter, a good arm
+# that began badly is given up more often: on the worst of 533 instances, eight times the regret.
+AHEAD = 0.5
 EXACT_ARMS = 8  # of a fleet: up to so many, a user has sums for each pair of arms
 FIRST_DIFFERENCE = 0.03  # of users' interaction, in units of σ; the next one is 10 times as large
 MOVES = 8  # of a plan, for each arm
@@ -456,14 +458,17 @@ def choose_arm(c: Any, s: Any, own: Any, t: int, eligible: Any, losses: Floats) 
 
 @inlined
 def count_pull(c: Any, own: Any, arm: int, memo: Any) -> None:
-    """Leave the counts as they were for the loss in ``memo``, and count the pull."""
+    """Leave the counts as they were for the loss in ``memo``, and count the pull.
+
+    First those of the arm and of all others together, which stay what they are when arms come.
+    """
     few = c.n_arms if c.n_arms <= MOST_ARMS else 0
     for k in range(few * c.memories):
-        memo[k] = own.counts[k]
+        memo[2 * c.memories + k] = own.counts[k]
     for m in range(c.memories):
         before = own.counts[arm * c.memories + m]
-        memo[few * c.memories + m] = before
-        memo[(few + 1) * c.memories + m] = own.total[m] - before
+        memo[m] = before
+        memo[c.memories + m] = own.total[m] - before
         gamma = memory_of(c, m)
         if gamma < 1.0:
             for j in range(c.n_arms):

@@ -3,8 +3,9 @@
 A user's level of an arm is normal around everybody's, with deviation τ in units of σ: its
 **taste**. It is integrated out exactly, loss by loss: given the earlier losses of the user and the
 arm, a loss is a regression on what all share with other regressors, and a little more noise
-(``rule.remove_own``). What arms do to each other may differ from user to user, too. So a fleet has the sums, hypotheses and posteriors of an agent, with
-candidates for τ beside those for memory, and the same rule decides.
+(``rule.remove_own``). What arms do to each other may differ from user to user, too. So a fleet has
+the sums, hypotheses and posteriors of an agent, with candidates for τ and for that difference
+beside those for memory, and the same rule decides.
 """
 
 from __future__ import annotations
@@ -218,7 +219,7 @@ def decide(rules: Rules, shared: Shared, own: Own, u: int, eligible: Any, losses
     for arm in range(rules.n_arms):
         losses[arm] = 0.0
     if shared.observations[0] == 0:
-        return unseen_arm(mine.seen, mine.pulls, eligible)  # type: ignore[arg-type]
+        return unseen_arm(shared.seen, mine.pulls, eligible)  # type: ignore[arg-type]
     age = 0
     for arm in range(rules.n_arms):
         age += mine.pulls[arm]
@@ -284,7 +285,7 @@ def note_loss(
     """Learn the loss of a pull, for the user and for everybody."""
     mine = of_user(own, u)
     few = rules.n_arms if rules.n_arms <= MOST_ARMS else 0
-    fine, coarse = memo[: few * rules.memories], memo[few * rules.memories :]
+    coarse, fine = memo[: 2 * rules.memories], memo[2 * rules.memories :]
     counts = fine if few > 0 else coarse
     regressors = np.empty(1 + counts.size // rules.memories)
     shared.seen[arm] += 1
@@ -343,12 +344,12 @@ def remember(
     for t in range(arms.size):
         if rules.half_life > 0.0 and t > 0:
             let_fade(rules, mine, times[t])
+        elif rules.half_life > 0.0:
+            mine.time[0] = times[0]
         count_pull(rules, mine, arms[t], memo)
-        if times.size > 0:
-            mine.time[0] = times[t]
         if not math.isnan(losses[t]):
-            split = few * rules.memories
-            _keep_loss(rules, mine, arms[t], memo[:split], memo[split:], losses[t])
+            split = 2 * rules.memories
+            _keep_loss(rules, mine, arms[t], memo[split:], memo[:split], losses[t])
     mine.first[0] = now
     mine.last[0] = now
 

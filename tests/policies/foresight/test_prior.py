@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from dense_posterior import named_unknowns
+from dense_learning import named_unknowns
 
 import influential_bandits as ib
-from influential_bandits.policies.model_lcb.prior import in_order
+from influential_bandits.policies.foresight.prior import in_order
 
 
 def some_prior(arms=2, seed=0, **settings):
@@ -33,25 +33,33 @@ def test_around_is_as_wide_as_asked_about_every_unknown():
     assert repr(prior) == "LossPrior(2 arms, sigma 2.0, memory 0.9)"
 
 
+@pytest.mark.parametrize("taste", [0.0, 0.3])
 @pytest.mark.parametrize("arms", [1, 2, 5])
-def test_the_root_gives_the_covariance_in_units_of_the_noise(arms):
+def test_the_sums_of_an_arm_are_those_of_its_marginal_distribution(arms, taste):
+    """σ² times the inverse of its covariance; a millionth of the variances is added to them."""
     prior = some_prior(arms, seed=arms)
-    root = prior.root()
-    assert (np.triu(root, 1) == 0.0).all()
-    assert (np.diag(root) > 0.0).all()
-    np.testing.assert_allclose(root.T @ root, prior.covariance / prior.sigma**2, rtol=1e-8)
+    products, moments, squares = prior.sums(taste)
+    names, expected = named_unknowns(arms), prior.events * prior.sigma**2
+    for arm in range(arms):
+        own = [("A", max(arm, j), min(arm, j)) for j in range(arms)]
+        spots = [names.index(name) for name in (("l1", arm), *own)]
+        covariance = prior.covariance[np.ix_(spots, spots)]
+        covariance[0, 0] += taste**2
+        precision = np.zeros((arms + 1, arms + 1))
+        precision[np.tril_indices(arms + 1)] = products[arm]
+        precision += np.tril(precision, -1).T
+        product = precision @ covariance / prior.sigma**2
+        np.testing.assert_allclose(product, np.eye(arms + 1), atol=2e-3)
+        np.testing.assert_allclose(moments[arm], precision @ prior.mean[spots], rtol=1e-9)
+        expected += prior.mean[spots] @ moments[arm]
+    assert squares == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("arms", [1, 2, 5])
-def test_the_precision_is_the_inverse_of_the_covariance_in_units_of_the_noise(arms):
-    prior = some_prior(arms, seed=arms)
-    product = prior.precision() @ prior.covariance / prior.sigma**2
-    np.testing.assert_allclose(product, np.eye(len(product)), atol=1e-6)
-
-
-def test_the_precision_of_a_certain_prior_stays_within_what_sums_can_hold():
+def test_the_sums_of_a_certain_prior_stay_within_what_doubles_can_hold():
     prior = ib.LossPrior.around([[0.5]], [100.0], sd=0.0, sigma=1.0)
-    np.testing.assert_allclose(prior.precision(), 1e8 * np.eye(2))  # a millionth of 100
+    products, moments, _ = prior.sums()
+    np.testing.assert_allclose(products, [[100.0, 0.0, 100.0]])  # deviations of 0.001 · 100
+    np.testing.assert_allclose(moments, [[1e4, 50.0]])
 
 
 def test_a_prior_cannot_be_changed():
@@ -89,6 +97,10 @@ ONE = {"mean": [0.0, 0.0], "covariance": np.eye(2), "sigma": 1.0}
         ({"events": 10**30}, ("events", "below")),
         ({"mean": ["a", "b"]}, ("numbers", "'a'")),
         ({"covariance": [[1.0], [1.0, 2.0]]}, ("numbers",)),
+        ({"taste": -0.1}, ("taste", "-0.1")),
+        ({"taste": np.nan}, ("taste", "nan")),
+        ({"taste": "mine"}, ("taste", "'mine'")),
+        ({"covariance": np.diag([1.0, 1e90]), "sigma": 1e-9}, ("deviations", "1e+50")),
     ],
 )
 def test_what_is_no_prior_is_refused(refused, change, mentions):
@@ -122,29 +134,37 @@ def test_rounding_does_not_make_a_covariance_asymmetric():
 def test_a_covariance_that_is_none_is_refused_when_it_is_used(refused):
     prior = ib.LossPrior([0.0, 0.0], np.diag([1.0, -1.0]), 1.0)
     with refused(ib.errors.InvalidInput, "positive definite"):
-        ib.Agent(ib.ModelLCB(prior=prior), 1)
+        ib.Agent(ib.Foresight(prior=prior), 1)
+    with refused(ib.errors.InvalidInput, "positive definite"):
+        ib.Fleet(ib.Foresight(prior=prior), arms=1)
 
 
 def test_a_singular_covariance_will_do():
     prior = ib.LossPrior([1.0, 2.0], np.ones((2, 2)), 1.0)
-    np.testing.assert_allclose(prior.root().T @ prior.root(), np.ones((2, 2)), atol=1e-9)
+    agent = ib.Agent(ib.Foresight(prior=prior), 1)
+    for _ in range(3):
+        agent.observe(agent.pull(), 1.0)
+    assert np.isfinite(agent.expected_losses()).all()
 
 
 @pytest.mark.parametrize("arms", [1, 3])
 def test_a_prior_goes_through_json_to_the_bit(arms):
-    prior = some_prior(arms, events=7, memory=0.75)
+    prior = some_prior(arms, events=7, memory=0.75, half_life=3.0, taste=0.25)
     data = json.loads(json.dumps(prior.to_json(), allow_nan=False))
     again = ib.LossPrior.from_json(data)
     assert again == prior
     assert hash(again) == hash(prior)
-    assert again.events == 7
-    assert ib.ModelLCB(prior=data) == ib.ModelLCB(prior=prior)
+    assert (again.events, again.half_life, again.taste) == (7, 3.0, 0.25)
+    assert ib.Foresight(prior=data) == ib.Foresight(prior=prior)
 
 
 def test_priors_that_differ_in_anything_are_not_equal():
     prior = some_prior()
     data = prior.to_json()
-    for name, value in (("sigma", 0.25), ("events", 9), ("memory", 0.5), ("mean", [0.0] * 5)):
+    for name, value in (
+        *(("sigma", 0.25), ("events", 9), ("memory", 0.5), ("mean", [0.0] * 5)),
+        *(("taste", 0.5), ("half_life", 2.0)),
+    ):
         assert ib.LossPrior.from_json(data | {name: value}) != prior
     assert prior != "a prior"
     assert len({prior, some_prior(), some_prior(seed=1)}) == 2
@@ -176,42 +196,51 @@ def test_a_file_without_an_entry_is_refused(refused):
 @pytest.mark.parametrize(
     ("settings", "mentions"),
     [
-        ({"confidence": 1.0}, ("confidence", "between 0 and 1", "1.0")),
-        ({"confidence": "high"}, ("confidence", "'high'")),
-        ({"sigma": 0.0}, ("sigma", "above 0", "estimate", "0.0")),
-        ({"sigma": np.inf}, ("sigma", "inf")),
-        ({"sigma": "guess"}, ("sigma", "'guess'")),
-        ({"influence_scale": -1.0, "sigma": 1.0}, ("influence_scale", "-1.0")),
-        ({"influence_scale": 1.0}, ("fix sigma as well",)),
         ({"memory": 1.5}, ("memory", "at most 1", "1.5")),
         ({"memory": 0.0}, ("memory", "0.0")),
+        ({"memory": "long"}, ("memory", "'long'")),
         ({"horizon": 0}, ("horizon", "0")),
         ({"horizon": 2.5}, ("horizon", "2.5")),
+        ({"half_life": -1.0}, ("half_life", "-1.0")),
         ({"prior": [1.0]}, ("LossPrior", "[1.0]")),
         ({"prior": {"mean": [0.0]}}, ("no prior",)),
-        ({"prior": some_prior(), "sigma": 1.0}, ("prior", "drop sigma")),
+        ({"prior": some_prior(), "half_life": 1.0}, ("prior", "drop memory and half_life")),
         ({"prior": some_prior(), "memory": 0.9}, ("prior", "drop memory")),
         ({"prior": ib.LossPrior.around(np.eye(25), np.ones(25), 1.0, 1.0)}, ("24 arms", "25")),
     ],
 )
 def test_settings_that_make_no_policy_are_refused(refused, settings, mentions):
     with refused(ib.errors.InvalidInput, *mentions):
-        ib.ModelLCB(**settings)
+        ib.Foresight(**settings)
 
 
 def test_settings_are_kept_as_plain_numbers():
-    policy = ib.ModelLCB(sigma=np.float32(0.5), influence_scale=2, horizon=1e6)
-    assert policy == ib.ModelLCB(sigma=0.5, influence_scale=2.0, horizon=1_000_000)
+    policy = ib.Foresight(memory=np.float32(0.5), horizon=1e6, half_life=np.int64(3))
+    assert policy == ib.Foresight(memory=0.5, horizon=1_000_000, half_life=3.0)
+    assert type(policy.memory) is float
     assert type(policy.horizon) is int
-    assert policy.parameters()["influence"] == 2
-
-
-@pytest.mark.parametrize(("scale", "noise"), [(1.0, 1e-320), (1e-320, 1e10)])
-def test_scales_far_from_the_noise_are_cut_to_what_the_policy_knows(scale, noise):
-    influence = ib.ModelLCB(sigma=noise, influence_scale=scale).parameters()["influence"]
-    assert influence == (20 if scale > noise else -20)
 
 
 def test_a_prior_about_more_arms_than_there_are_is_refused(refused):
-    with refused(ib.errors.InvalidInput, "3 arms", "2"):
-        ib.Agent(ib.ModelLCB(prior=some_prior(3)), 2)
+    for make in (ib.Agent, lambda policy, arms: ib.Fleet(policy, arms=arms)):
+        with refused(ib.errors.InvalidInput, "3 arms", "2"):
+            make(ib.Foresight(prior=some_prior(3)), 2)
+
+
+@pytest.mark.parametrize("n_arms", [3, 5])
+def test_what_a_prior_says_is_expected_before_the_first_pull(n_arms):
+    interaction, losses = np.diag([0.2, 0.4, 0.3]), np.array([0.3, -0.5, 1.0])
+    prior = ib.LossPrior.around(interaction, losses, sd=0.01, sigma=0.5, memory=0.9)
+    agent = ib.Agent(ib.Foresight(prior=prior), n_arms)
+    fleet = ib.Fleet(ib.Foresight(prior=prior), arms=n_arms)
+    np.testing.assert_allclose(agent.expected_losses()[:3], losses, atol=0.01)
+    estimate = fleet.estimate()
+    np.testing.assert_allclose(estimate.initial_loss[:3], losses, atol=0.01)
+    np.testing.assert_allclose(estimate.interaction[:3, :3], interaction, atol=0.01)
+    assert estimate.memory == 0.9
+    assert estimate.sigma == pytest.approx(0.5, rel=0.1)
+    known = np.arange(n_arms) < 3
+    assert agent.select(known) == fleet.select("ann", known) == 1
+    for _ in range(3):  # now it costs −0.5 + 0.4·(1 + 0.9 + 0.81)
+        agent.expose(1)
+    np.testing.assert_allclose(agent.expected_losses()[1], -0.5 + 0.4 * 2.71, atol=0.05)
