@@ -59,10 +59,11 @@ def test_a_single_history_of_any_size_makes_a_prior_to_play_with(arms):
     log = ib.data.synthetic_log(1, 300, arms, interaction=0.1 * half @ half.T, seed=arms)
     prior = ib.InfluenceModel().fit(log).prior()
     assert prior.n_arms == arms
-    root = prior.root()
-    np.testing.assert_allclose(
-        root.T @ root * prior.sigma**2, prior.covariance, rtol=1e-5, atol=1e-9
-    )
+    agent = ib.Agent(ib.Foresight(prior=prior), arms)
+    levels = [n for n, name in enumerate(named_unknowns(arms)) if name[0] == "l1"]
+    errors = np.sqrt(np.diag(prior.covariance))[levels]
+    assert (np.abs(agent.expected_losses() - prior.mean[levels]) < errors).all()
+    agent.observe(agent.pull(), 0.5)
 
 
 def test_rounding_in_a_large_fit_does_not_stop_it():

@@ -96,10 +96,29 @@ def test_seeds_must_be_whole_and_not_negative(name, value):
         ib.Agent(ib.LCB(), 3, **{name: value})
 
 
-@pytest.mark.parametrize("policy", ["LCB", ib.LCB, None, 3, ib.Policy()])
+@pytest.mark.parametrize("policy", ["LCB", ib.LCB, 3, ib.Policy()])
 def test_an_unknown_policy_is_refused(policy):
     with pytest.raises(ib.errors.InvalidPolicy):
         ib.Agent(policy, 3)
+
+
+def test_without_a_policy_it_plays_foresight(refused):
+    assert ib.Agent(arms=3).policy == ib.Foresight()
+    with refused(ib.errors.InvalidInput, "arms"):
+        ib.Agent()
+
+
+def test_losses_are_expected_by_what_a_policy_says_of_them_or_not_at_all():
+    """By ``expected`` if it is defined, otherwise by a field ``mean``; a look changes nothing."""
+    assert ib.Agent(ib.Uniform(), 2).expected_losses() is None
+    for policy in (ib.LCB(), ib.Foresight()):
+        agent = ib.Agent(policy, 2)
+        assert agent.expected_losses().tolist() == [0.0, 0.0]
+        for n in range(40):
+            agent.observe(agent.pull(arm=n % 2), 1.0 + n % 2)
+        before = agent.to_json()
+        assert agent.expected_losses() == pytest.approx([1.0, 2.0], abs=0.1)
+        assert agent.to_json() == before
 
 
 @pytest.mark.parametrize(
