@@ -2,21 +2,22 @@
 
 ``python docs/measurements/foreign_worlds.py [WORLD ...] [--policies …] [--size 0.1]``
 
-The worlds follow papers, not the package. That Foresight looks at least one round ahead for each
-arm was chosen on other instances of boost and nothing; no other setting was chosen on any world.
-Instances are numbered from 3,000,000. Every policy plays through ``Agent``, a round at a time, and
-sees the noisy losses; compared are the expected losses of what it pulled. The bar is the best of
-LCB, Thompson sampling and FEWA, in each world the one with the smallest mean.
+The worlds follow papers, not the package, and no setting of a policy was chosen on them. Instances
+are numbered from 3,000,000. Every policy plays through ``Agent``, a round at a time, and sees the
+noisy losses; compared are the expected losses of what it pulled. The bar is the best of LCB,
+Thompson sampling, FEWA and the retired ModelLCB, in each world the one with the smallest mean.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,14 @@ from scipy.special import ndtr
 import influential_bandits as ib
 from influential_bandits.policies.registry import policy_from_text
 
+sys.path.insert(0, str(Path(__file__).parent))
+from retired import scores_of_retired
+
 FIRST = 3_000_000
-BAR = ("LCB", "EstimatedThompson", "FEWA")
-ALWAYS = (*BAR, "Foresight", "InfluentialLCB", "Uniform")
+RETIRED = "ModelLCB"
+RIVALS = ("LCB", "EstimatedThompson", "FEWA")
+BAR = (*RIVALS, RETIRED)
+ALWAYS = (*RIVALS, "InfluentialLCB", "Foresight", "Uniform")
 ORACLE = "oracle"
 
 Mean = Callable[[np.ndarray], np.ndarray]  # from exposures to mean losses, both (batch, arms)
@@ -190,7 +196,6 @@ class Setting:
 
     arms: int
     rounds: int
-    instances: int
     ahead: int  # rounds that the oracle looks ahead
     memory: Window
     outcome: Normal
@@ -200,15 +205,15 @@ class Setting:
 RECENCY = Window(tuple(1.0 / r for r in range(1, 6)))
 SETTINGS = {
     # Leqi, Kılınç-Karzan, Lipton and Montgomery (2021), "Rebounding bandits"; clipping is ours.
-    "satiation": Setting(19, 100, 96, 5, Fading((0.5,)), Stars(0.5), partial(draw_satiation, 3.0)),
+    "satiation": Setting(19, 100, 5, Fading((0.5,)), Stars(0.5), partial(draw_satiation, 3.0)),
     # Interest first, then boredom: neither a line nor a polynomial.
-    "boost": Setting(19, 100, 96, 5, Fading((0.8,)), Stars(0.5), draw_boost),
-    "nothing": Setting(19, 100, 96, 0, Fading((0.5,)), Stars(0.5), partial(draw_satiation, 0.0)),
+    "boost": Setting(19, 100, 5, Fading((0.8,)), Stars(0.5), draw_boost),
+    "nothing": Setting(19, 100, 0, Fading((0.5,)), Stars(0.5), partial(draw_satiation, 0.0)),
     # Warlop, Lazaric and Mary (2018), "Fighting boredom in recommender systems".
-    "cubic": Setting(4, 2000, 48, 10, RECENCY, Normal(0.25), draw_cubic),
-    "one-way-0.9": Setting(5, 1000, 256, 0, Fading((0.9,)), Normal(1.0), partial(draw_moves, 0.2)),
-    "one-way-1": Setting(5, 1000, 256, 0, Fading((1.0,)), Normal(1.0), partial(draw_moves, 0.002)),
-    "threshold": Setting(10, 500, 96, 5, Window((1.0,) * 20), Clicks(1.0), draw_threshold),
+    "cubic": Setting(4, 2000, 10, RECENCY, Normal(0.25), draw_cubic),
+    "one-way-0.9": Setting(5, 1000, 0, Fading((0.9,)), Normal(1.0), partial(draw_moves, 0.2)),
+    "one-way-1": Setting(5, 1000, 0, Fading((1.0,)), Normal(1.0), partial(draw_moves, 0.002)),
+    "threshold": Setting(10, 500, 5, Window((1.0,) * 20), Clicks(1.0), draw_threshold),
 }
 
 
@@ -310,20 +315,22 @@ def table(name: str, losses: dict[str, np.ndarray]) -> Iterator[str]:
 
 def main() -> None:
     """Print a table for each world."""
+    retired = scores_of_retired("foreign")
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("worlds", nargs="*", choices=[[], *SETTINGS])
+    parser.add_argument("worlds", nargs="*", choices=[[], *retired])
     parser.add_argument("--policies", default="", help="more of them, as in LCB,mine.py:Own(c=2)")
     parser.add_argument("--size", type=float, default=1.0, help="share of the instances")
     options = parser.parse_args()
     more = [text for text in re.split(r",(?![^(]*\))", options.policies) if text]
     policies = list(dict.fromkeys([ORACLE, *ALWAYS, *more]))
     with ProcessPoolExecutor(2) as pool:
-        for name in options.worlds or SETTINGS:
-            numbers = range(max(2, round(options.size * SETTINGS[name].instances)))
+        for name in options.worlds or retired:
+            numbers = range(max(2, round(options.size * len(retired[name]))))
             losses = {
                 policy: np.array(list(pool.map(partial(play, name, policy), numbers, chunksize=8)))
                 for policy in policies
             }
+            losses[RETIRED] = retired[name][: len(numbers)]
             print("\n".join(table(name, losses)), flush=True)
 
 
