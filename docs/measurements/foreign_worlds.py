@@ -315,16 +315,16 @@ def table(name: str, losses: dict[str, np.ndarray]) -> Iterator[str]:
 
 def main() -> None:
     """Print a table for each world."""
-    retired = scores_of_retired("foreign")
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("worlds", nargs="*", choices=[[], *retired])
+    parser.add_argument("worlds", nargs="*", choices=[[], *SETTINGS])
     parser.add_argument("--policies", default="", help="more of them, as in LCB,mine.py:Own(c=2)")
     parser.add_argument("--size", type=float, default=1.0, help="share of the instances")
     options = parser.parse_args()
     more = [text for text in re.split(r",(?![^(]*\))", options.policies) if text]
     policies = list(dict.fromkeys([ORACLE, *ALWAYS, *more]))
+    retired = scores_of_retired("foreign")
     with ProcessPoolExecutor(2) as pool:
-        for name in options.worlds or retired:
+        for name in options.worlds or SETTINGS:
             numbers = range(max(2, round(options.size * len(retired[name]))))
             losses = {
                 policy: np.array(list(pool.map(partial(play, name, policy), numbers, chunksize=8)))

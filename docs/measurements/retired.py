@@ -23,23 +23,11 @@ def scores_of_retired(part: str) -> dict[str, np.ndarray]:
     return {name: np.array(scores) for name, scores in parts[part].items()}
 
 
-def shorten(value: float, digits: int, sign: str = "") -> str:
-    """Return a number with so many digits that count, never as a power of ten.
-
-    Examples
-    --------
-    >>> shorten(-217.3, 2, "+")
-    '-220'
-    """
-    return f"{float(f'{value:.{digits}g}'):{sign}g}"
-
-
 def describe(ours: np.ndarray, theirs: np.ndarray) -> str:
     """Return the cells of a row: our mean, and the paired difference with its standard error."""
     cells = []
     for mine, other in zip(ours.T, theirs.T, strict=True):
         difference = mine - other
         error = difference.std(ddof=1) / np.sqrt(len(difference))
-        less = f"{shorten(difference.mean(), 2, '+')} ± {shorten(error, 1)}"
-        cells.append(f"{shorten(mine.mean(), 4)} ({less})")
+        cells.append(f"{mine.mean():.4g} ({difference.mean():+.2g} ± {error:.1g})")
     return " | ".join(cells).replace("-", "−")

@@ -27,6 +27,22 @@ def make_population(seed, **settings):
     return ib.Population(matrix, 0.5 * typical.initial_loss, 0.49, stay=ROUNDS, **settings)
 
 
+def test_the_first_choice_of_a_fleet_from_a_log_is_the_arm_that_costs_least():
+    """And the second is another one where the first has tired: both are far from the others."""
+    matrix = np.diag([2.0, 0.1, 0.1])
+    population = ib.Population(matrix, [0.0, 1.0, 3.0], 0.01, stay=ROUNDS)
+    fleet = ib.InfluenceModel(pooling="full").fit(logged(population, 0)).fleet()
+    numbers = [fleet.arm_names.index(str(arm)) for arm in range(3)]  # as the log met them
+    assert fleet.policy.prior.taste == pytest.approx(0.1, abs=0.1)
+    first = fleet.pull("ann")
+    assert first.arm == numbers[0]
+    assert fleet.pull("ann").arm == numbers[1]
+    fleet.observe(first, 0.1)
+    assert fleet.pull("bob").arm == numbers[0]
+    expected, _ = fleet.expected_losses("ann")
+    np.testing.assert_allclose(expected[numbers], [2.0, 1.1, 3.0], atol=0.5)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("pooling", ["full", "partial"])
 def test_the_first_users_of_a_fleet_from_a_log_fare_better_than_of_a_cold_one(pooling):

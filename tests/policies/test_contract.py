@@ -29,7 +29,7 @@ def new_agent(policy, arms, seed=0):
 
 @every_policy
 def test_every_policy_keeps_the_contract(policy):
-    # With 31 arms influential LCB's tree has begun, and Foresight's influence of each pair has ended.
+    # With 31 arms influential LCB's tree has begun, and Foresight knows of pairs no more.
     many = 31 if isinstance(policy, (ib.InfluentialLCB, ib.Foresight)) else 5
     ib.testing.check_policy(policy, n_arms=(1, 2, many), rounds=20, check=False)
 

@@ -5,7 +5,6 @@ import pytest
 
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput
-from influential_bandits.files import read_about, read_table, write_table
 from influential_bandits.policies.fleet.snapshot import pack_fleet, pack_users, unpack_fleet
 
 A = np.array([[0.3, 0.1, 0.0], [0.1, 0.2, -0.1], [0.0, -0.1, 0.4]])
@@ -28,7 +27,7 @@ def test_days_have_nights():
 
 
 @pytest.mark.parametrize(
-    "policy", [ib.FleetLCB(half_life=3.0), ib.FleetLCB()], ids=["knows", "not"]
+    "policy", [ib.Foresight(half_life=3.0), ib.Foresight()], ids=["knows", "not"]
 )
 def test_a_fleet_by_hand_makes_the_same_choices(policy, tmp_path):
     run = ib.simulate_fleet(make_population(), policy, n_users=9, seed=3, noise=NOISE)
@@ -59,11 +58,10 @@ def test_a_fleet_by_hand_makes_the_same_choices(policy, tmp_path):
 
 
 def test_a_user_who_is_remembered_is_the_same_as_ever():
-    policy, draw = ib.FleetLCB(half_life=3.0), np.random.default_rng(1)
-    fleet = ib.Fleet(policy, arms=3)
+    fleet, draw = ib.Fleet(ib.Foresight(half_life=3.0), arms=3), np.random.default_rng(1)
     at, arms, losses = 0.0, [], []
-    for n in range(400):  # of users who turn out to be alike, so that none has a posterior apart
-        at += float(draw.choice([60.0, 40_000.0, -500.0]))
+    for n in range(400):
+        at += float(draw.choice([60.0, 40_000.0, -500.0, -20_000.0]))
         user, loss = ("ann" if n % 20 == 0 else f"user {n % 7}"), float(draw.normal())
         ticket = fleet.pull(user, at=at)
         heard = n % 3 > 0
@@ -74,7 +72,9 @@ def test_a_user_who_is_remembered_is_the_same_as_ever():
         if user == "ann":
             arms.append((ticket.arm, at))
             losses.append(loss if heard else None)
-    later = arms[-1][1] + 60.0
+    times = np.array([when for _, when in arms])
+    assert (np.diff(times) < 0.0).any()  # which counts as no time at all
+    later = times.max() + 60.0
     before = fleet.expected_losses("ann", at=later)
     fleet.forget("ann")
     fleet.remember("ann", [arm for arm, _ in arms], losses, [when for _, when in arms])
@@ -84,23 +84,28 @@ def test_a_user_who_is_remembered_is_the_same_as_ever():
     assert np.abs(gone - before[0]).max() > 1e-3
 
 
-def test_files_from_before_the_clock_are_read(tmp_path):
-    path, fleet = tmp_path / "fleet.parquet", ib.Fleet(arms=2)
-    for n in range(5):
-        fleet.observe(fleet.pull("ann"), 0.1 * n)
-    fleet.save(path)
-    about, table = read_about(path), read_table(path)
-    del about["policy"]["half_life"]
-    names = table["name"].to_pylist()
-    older = [n for n, name in enumerate(names) if name not in ("own.time", "shared.kept")]
-    assert len(older) == len(names) - 2
-    write_table(path, table.take(older), about)
-    again = ib.Fleet.load(path)
-    assert again.pull("ann").arm == fleet.pull("ann").arm
+def test_what_is_left_of_pulls_is_counted_by_the_clock():
+    """Every pull of a user is half gone after three hours; time that runs backwards is none."""
+    fleet, draw = ib.Fleet(ib.Foresight(half_life=3.0), arms=2), np.random.default_rng(2)
+    clocks, pulls, kept = {}, {"ann": [], "bob": []}, [0.5]
+    for at in np.cumsum(draw.normal(4000.0, 8000.0, 40)):
+        user = "ann" if draw.random() < 0.5 else "bob"
+        now = max(float(at), clocks.get(user, float(at)))
+        if user in clocks:
+            kept.append(0.5 ** ((now - clocks[user]) / 3600.0 / 3.0))
+        clocks[user] = now
+        ticket = fleet.pull(user, arm=int(draw.integers(2)), at=float(at))
+        met = [sum(0.5 ** ((now - when) / 10_800.0) for i, when in pulls[user] if i == arm)
+               for arm in (0, 1)]  # fmt: skip
+        assert ticket.memo == pytest.approx([met[ticket.arm], met[1 - ticket.arm], *met])
+        pulls[user].append((ticket.arm, now))
+    assert min(kept) < 0.9
+    assert max(kept) == 1.0
+    assert fleet._shared.kept == pytest.approx([sum(kept), len(kept)])
 
 
 def test_what_a_fleet_must_be_told(refused):
-    fleet = ib.Fleet(ib.FleetLCB(half_life=3.0), arms=2)
+    fleet = ib.Fleet(ib.Foresight(half_life=3.0), arms=2)
     with refused(InvalidInput, "at="):
         fleet.pull("ann")
     with refused(InvalidInput, "time", "2 pulls"):
@@ -115,7 +120,10 @@ def test_what_a_fleet_must_be_told(refused):
         make_population(open_hours=25.0)
     prior = ib.LossPrior.around(A, [0.0] * 3, 0.1, 1.0, half_life=2.0)
     with refused(InvalidInput, "half_life"):
-        ib.FleetLCB(prior=ib.policies.fleet.policy.FleetPrior(prior, 0.5), half_life=2.0)
+        ib.Foresight(prior=prior, half_life=2.0)
+    told = ib.Fleet(ib.Foresight(prior=prior), arms=3)
+    with refused(InvalidInput, "at="):
+        told.pull("ann")
 
 
 def test_a_population_with_times_is_itself_when_it_is_read(tmp_path):
@@ -136,7 +144,7 @@ def test_a_fleet_that_knows_that_a_night_is_long_loses_less_than_one_that_forget
     )
     runs = [
         ib.simulate_fleet(people, policy, n_users=200, seed=1, noise=NOISE)
-        for policy in (ib.FleetLCB(half_life=6.0), ib.FleetLCB(memory=1.0))
+        for policy in (ib.Foresight(half_life=6.0), ib.Foresight(memory=1.0))
     ]
     difference = runs[0].losses - runs[1].losses
     assert difference.mean() < -3.0 * difference.std(ddof=1) / np.sqrt(200)

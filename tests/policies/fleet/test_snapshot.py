@@ -28,7 +28,7 @@ def restore(fleet, arms, policy=None, users=None):
 
 
 @pytest.mark.parametrize(
-    "policy", [ib.FleetLCB(), ib.FleetLCB(memory=0.9)], ids=["estimate", "0.9"]
+    "policy", [ib.Foresight(), ib.Foresight(memory=0.9)], ids=["estimate", "0.9"]
 )
 @pytest.mark.parametrize("arms", [3, pytest.param(9, marks=pytest.mark.long)])
 def test_a_restored_fleet_goes_on_as_the_first(policy, arms):
@@ -56,6 +56,18 @@ def test_arms_that_came_later_are_there():
     play([fleet, copy], 30, 3)
 
 
+def test_users_who_were_forgotten_are_not_there():
+    fleet = ib.Fleet(arms=3)
+    play([fleet], 30, 1)
+    for user in USERS[2:4]:
+        fleet.forget(user)
+    copy = restore(fleet, 3)
+    assert sorted(copy.users) == sorted(fleet.users)
+    assert USERS[2] not in copy
+    play([fleet, copy], 30, 2)
+    assert sorted(restore(copy, 3).users) == sorted(fleet.users)
+
+
 def test_what_does_not_fit_is_refused():
     fleet = ib.Fleet(arms=3)
     play([fleet], 30, 1)
@@ -77,17 +89,3 @@ def test_looking_moves_nothing():
         play(fleets, 10, seed)
         for user in fleets[1].users:
             fleets[1].expected_losses(user)
-
-
-def test_users_kept_before_memory_was_settled_are_read_after_it():
-    """The numbers of users who did not come since are those of all memories."""
-    fleet = ib.Fleet(arms=3)
-    play([fleet], 30, 1)
-    before = pack_users(fleet, fleet.users)
-    fleet.settle_memory({"memories": [0.9], "settled": 3})
-    fleet.pull(USERS[0])
-    after = before | pack_users(fleet, USERS[:1])
-    assert len(after[USERS[0]]) < len(after[USERS[1]])
-    copy = ib.Fleet(arms=3)
-    unpack_fleet(pack_fleet(fleet), after.items(), copy)
-    play([fleet, copy], 40, 2)

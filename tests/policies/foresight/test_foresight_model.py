@@ -16,6 +16,7 @@ from influential_bandits.policies.foresight.hypotheses import (
     SCALES,
     SPREAD,
     count_regressors,
+    place,
     solve_common,
     spread_of,
     weigh,
@@ -130,6 +131,13 @@ def test_hypotheses_are_weighed_by_their_likelihood(n_arms, rounds):
     np.testing.assert_allclose(weights, expected, rtol=1e-6, atol=1e-10)
 
 
+def unfold(triangle, size):
+    """Return the symmetric matrix that is kept as its lower triangle."""
+    matrix = np.zeros((size, size))
+    matrix[np.tril_indices(size)] = triangle
+    return matrix + np.tril(matrix, -1).T
+
+
 @pytest.mark.parametrize("rounds", [3, 20, 61, 150])
 def test_posteriors_are_those_of_dense_algebra(rounds):
     """Where arms are many, no messages are passed between them: all is exact, loss by loss."""
@@ -161,9 +169,9 @@ def test_posteriors_are_those_of_dense_algebra(rounds):
             response = s.response[row].reshape(size, MEANS)
             part = slice(arm * size, (arm + 1) * size)
             np.testing.assert_allclose(
-                s.mean[row] + response @ common, expected[part], rtol=1e-7, atol=1e-7
+                s.coefficients[row] + response @ common, expected[part], rtol=1e-7, atol=1e-7
             )
-            ours = s.covariance[row].reshape(size, size) + response @ spread @ response.T
+            ours = unfold(s.covariance[row], size) + response @ spread @ response.T
             np.testing.assert_allclose(ours, covariance[part, part], rtol=1e-7, atol=1e-7)
     assert seen_weight == pytest.approx(1.0)
 
@@ -203,7 +211,7 @@ def test_partners_tell_each_other_what_they_know():
         regress(play.c, play.s, h, arm, matrix, silent)
     alone = play.s.covariance
     for arm in range(2):
-        row, cell = 2 * h + arm, (2 - arm) * size + (2 - arm)
+        row, cell = 2 * h + arm, place(2 - arm, 2 - arm)
         assert own[row, cell] < 0.9 * alone[row, cell]
         assert own[row, cell] > 0.4 * alone[row, cell]  # no more than both know together
 
@@ -211,7 +219,8 @@ def test_partners_tell_each_other_what_they_know():
 def test_a_weight_is_the_same_however_many_spreads_are_weighed():
     play = Play(3, 30, 5, Foresight())
     many, one = np.empty(LEVEL_SPREADS), np.empty(1)
-    arguments = (play.s.products, play.s.moments, play.s.seen, play.s.squares[0], 5, 1, 0.2, 0.7)
+    sums = (play.s.products, play.s.moments, play.s.seen, play.s.squares[0])
+    arguments = (*sums, 5, 1, 0.0, 0.2, 0.7)
     weigh_scale(*arguments, many)
     weigh_scale(*arguments, one)
     assert many[0] == one[0]

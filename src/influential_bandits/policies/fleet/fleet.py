@@ -487,7 +487,7 @@ class Fleet(NamedArms):
 
     def parts(self) -> tuple[Shared, Own, dict[str, Any]]:
         """Return the arrays themselves, and what else a snapshot needs (``snapshot.py``)."""
-        about = {"pulls": self.pulls, "losses": self.losses}
+        about = {"pulls": self.pulls, "losses": self.losses, "free": self._free}
         return self._shared, self._own, about
 
     def take_parts(
@@ -497,7 +497,7 @@ class Fleet(NamedArms):
         FleetData(about, shared, own).require_like(self._shared, self._own)
         self._shared, self._own = shared, own
         self.pulls, self.losses = about["pulls"], about["losses"]
-        self._rows = rows
+        self._rows, self._free = rows, about["free"]
         self._held = None
 
     def row(self, user: str) -> int:

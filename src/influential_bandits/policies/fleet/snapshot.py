@@ -95,12 +95,13 @@ def _read_users(
     about: dict[str, Any], own: Own, users: Iterable[tuple[object, bytes]], fleet: Fleet
 ) -> tuple[dict[str, int], Own]:
     """Return the rows of users and their numbers; their open tickets go to the fleet."""
-    many = about["users"]
+    many = about["users"] + len(about["free"])
     arrays: list[Any] = [
         np.zeros((max(many, 1), *numbers.shape[1:]), numbers.dtype) for numbers in own
     ]
     places: dict[str, int] = {}
     seen = np.zeros(many, np.bool_)
+    seen[about["free"]] = True  # rows of users that were forgotten
     waiting = iter(users)
     while part := list(islice(waiting, USERS_AT_ONCE)):
         by_form: dict[tuple[int, bytes], list[tuple[object, bytes]]] = {}
@@ -111,11 +112,13 @@ def _read_users(
             rows, table = _read_table(labels, [packed for _, packed in alike], fleet)
             if not 0 <= rows.min() <= rows.max() < many:
                 raise InvalidInput("the snapshot has a user that the fleet did not have")
+            if seen[rows].any():
+                raise InvalidInput("the snapshot has two users in one place")
             seen[rows] = True
             places.update(zip(labels, rows.tolist(), strict=True))
             for numbers, values in zip(arrays, _cut(table, own), strict=True):
                 numbers[rows] = values
-    if len(places) != many or not seen.all():
+    if len(places) != about["users"] or not seen.all():
         raise InvalidInput("the snapshot lacks a user, or has one twice")
     return places, Own(*arrays)
 

@@ -15,8 +15,8 @@ that costs least now is pulled first: rounds may end sooner than planned.
 The policy pulls the arm with the smallest price less the **value of a look**: had the loss of an
 arm been seen, its price would be expected lower or higher by a deviation d, and if it fell below
 that of the best arm, pulls would move there, until the arm has tired as much as it was better. With
-Δ how far it is behind now, and c how fast the two prices approach when pulls move from one to the
-other, that saves over the rounds ahead
+Δ how far it is behind in the plan, and c how fast the two prices approach when pulls move from one
+to the other, that saves over the rounds ahead
 
     rounds·E[g(d·ξ − Δ)],   g(x) = x²/(2c) for 0 < x < c,  x − c/2 beyond,  0 below.
 
@@ -340,10 +340,20 @@ def plan(own: Any, losses: Floats, later: Floats, eligible: Any, price: Floats) 
 
 @inlined
 def find_prices(
-    c: Any, own: Any, losses: Floats, soon: Floats, later: Floats, eligible: Any, price: Floats
+    c: Any,
+    own: Any,
+    losses: Floats,
+    soon: Floats,
+    later: Floats,
+    eligible: Any,
+    price: Floats,
+    far: Floats,
 ) -> None:
-    """Write the price of each arm: what it costs soon, and how much dearer it is in the plan."""
-    shares, far = np.empty(c.n_arms), np.empty(c.n_arms)
+    """Write the price of each arm: what it costs soon, and how much dearer it is in the plan.
+
+    ``far`` is what it costs in the plan.
+    """
+    shares = np.empty(c.n_arms)
     fill_shares(own, shares)
     plan(own, losses, later, eligible, far)
     least = math.inf
@@ -425,12 +435,12 @@ def choose_arm(c: Any, s: Any, own: Any, t: int, eligible: Any, losses: Floats) 
     cost now is written to ``losses``, which are zeros.
     """
     n_arms, size = c.n_arms, s.response.shape[1] // MEANS
-    price = np.empty(n_arms)
+    price, far = np.empty(n_arms), np.empty(n_arms)
     soon, later = np.zeros((n_arms, size)), np.zeros((n_arms, size))
     rounds = rounds_ahead(c, s, t)
     noise = expect_losses(c, s, own, rounds, losses, soon, later)
     make_definite(later)
-    find_prices(c, own, losses, soon, later, eligible, price)
+    find_prices(c, own, losses, soon, later, eligible, price, far)
     best, second = cheapest(price, eligible)
     if second < 0:
         return best
@@ -446,7 +456,7 @@ def choose_arm(c: Any, s: Any, own: Any, t: int, eligible: Any, losses: Floats) 
         deviation = math.sqrt(noise / (1.0 + variance[arm])) * variance[arm]
         if deviation > 0.0:
             closing = max(closing_of(later, arm, rival), 0.0)
-            gap = abs(price[arm] - price[rival])
+            gap = abs(far[arm] - far[rival])  # ``price`` has what is expected of a loss twice
             net -= rounds * expected_gain(gap, deviation, closing)
             if others > 0.0 and common[arm] > 0.0:
                 shared = deviation * common[arm] / variance[arm]
