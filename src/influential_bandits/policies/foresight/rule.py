@@ -456,7 +456,11 @@ def choose_arm(c: Any, s: Any, own: Any, t: int, eligible: Any, losses: Floats) 
         deviation = math.sqrt(noise / (1.0 + variance[arm])) * variance[arm]
         if deviation > 0.0:
             closing = max(closing_of(later, arm, rival), 0.0)
-            gap = abs(far[arm] - far[rival])  # ``price`` has what is expected of a loss twice
+            # ``price`` counts a loss twice, now and in the plan. Users may leave before the plan
+            # is done, so that both count; an agent plays on.
+            gap = abs(far[arm] - far[rival])
+            if c.tastes > 1:
+                gap = abs(price[arm] - price[rival])
             net -= rounds * expected_gain(gap, deviation, closing)
             if others > 0.0 and common[arm] > 0.0:
                 shared = deviation * common[arm] / variance[arm]
