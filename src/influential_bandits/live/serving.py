@@ -17,6 +17,7 @@ from urllib.request import urlopen
 
 from influential_bandits.checks import abbreviate, require_packages
 from influential_bandits.errors import InvalidInput
+from influential_bandits.files import write_text
 from influential_bandits.live.keys import make_key
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.store.opening import is_shared, open_store
@@ -60,11 +61,11 @@ def write_key(path: str | Path, key: str) -> None:
     """Write a key into a new file that nobody else may read."""
     try:
         Path(path).touch(0o600, exist_ok=False)
-        Path(path).write_text(f"{key}\n", encoding="ascii")
     except OSError as error:
         raise InvalidInput(
             f"cannot write the first key into {path}: {error.strerror or error}; name a new file"
         ) from None
+    write_text(path, f"{key}\n")
 
 
 def make_application(address: str, **limits: Any) -> Any:

@@ -89,7 +89,7 @@ class Foresight(Policy):
     ...     run = ib.simulate(instances, policy, horizon=10_000, noise=ib.GaussianNoise(1.0))
     ...     print(type(policy).__name__, f"{run.regret()[..., -1].mean():.1e}")
     LCB 4.9e+04
-    Foresight 2.5e+03
+    Foresight 2.6e+03
     """
 
     memory: float | str = "estimate"
