@@ -133,14 +133,6 @@ def served_policy(described: dict[str, Any]) -> str | dict[str, Any]:
     return default
 
 
-def find_boldness(description: str | dict[str, Any], *, shared: bool) -> float:
-    """Return how many deviations a policy gives an arm as the benefit of the doubt."""
-    try:
-        return float(getattr(make_policy(description, shared=shared), "boldness", 1.0))
-    except InfluentialBanditsError:
-        return 1.0
-
-
 def describe_evidence(report: dict[str, Any], settings: dict[str, Any]) -> str:
     """Return what the A/B test of a report says, in a sentence or two."""
     if settings["mode"] == "shadow":

@@ -232,24 +232,22 @@ class Expected(NamedTuple):
     deviation: float | None
 
 
-def order_arms(instance: Values, boldness: float) -> list[Expected]:
-    """Return what each arm would cost now, the least first, and bounds so many deviations away."""
+def order_arms(instance: Values) -> list[Expected]:
+    """Return what each arm would cost now, the least first, and bounds a deviation away."""
     deviations = instance["deviations"] or {}
     rows = []
     for name, mean in (instance["expected_losses"] or {}).items():
         deviation = deviations.get(name)
-        spread = boldness * (deviation or 0.0)
+        spread = deviation or 0.0
         rows.append(Expected(name, mean, mean - spread, mean + spread, deviation))
     return sorted(rows, key=lambda row: row.mean)
 
 
 def draw_instance(described: Values, instance: Values) -> Values:
     """Return what the page of an instance prints."""
-    shared = described["settings"]["state"] == "shared"
-    boldness = words.find_boldness(words.served_policy(described), shared=shared)
     met = instance["met"]
     decided = [entry for entry in met if entry["status"] != "exposed"]
-    expected = order_arms(instance, boldness)
+    expected = order_arms(instance)
     bounds = [bound for row in expected for bound in (row.low, row.high)]
     heard = [entry["loss"] for entry in decided if entry["loss"] is not None]
     last = decided[-1] if decided else None
@@ -265,7 +263,6 @@ def draw_instance(described: Values, instance: Values) -> Values:
         "path": _experiment_path(described),
         "label": instance["instance"],
         "group": instance["group"],
-        "boldness": boldness,
         "retired": set(described["retired"]),
         "entries": met[::-1],
         "last": last,
