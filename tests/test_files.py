@@ -358,7 +358,7 @@ def test_a_file_larger_than_the_memory_is_refused_before_it_is_read(tmp_path, mo
     path = tmp_path / "large.json"
     path.write_text(f'["{"x" * 1000}"]', encoding="utf-8")
     assert files.read_json(path) == ["x" * 1000]
-    monkeypatch.setattr("influential_bandits.memory.available_memory", lambda: 2000.0)
+    monkeypatch.setattr("influential_bandits.free_memory.available_memory", lambda: 2000.0)
     with refused(InvalidInput, "large.json", "GB"):
         files.read_json(path)
 

@@ -6,8 +6,8 @@ import types
 import numpy as np
 import pytest
 
-from influential_bandits.checks import make_frame, optional_module, require_packages
 from influential_bandits.errors import InvalidInput, MissingExtra
+from influential_bandits.packages import make_frame, optional_module, require_packages
 
 
 @pytest.fixture

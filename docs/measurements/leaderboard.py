@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.numerics.interval_text import round_to_interval
 from influential_bandits.studies.report.text import format_table, two_digits
+from influential_bandits.summaries.interval_text import round_to_interval
 
 SHOWN = 5  # policies of each family's table
 Row = dict[str, Any]

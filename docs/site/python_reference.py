@@ -27,7 +27,7 @@ GROUPS = {
     "errors": ("Errors", "What is raised, and when."),
 }
 # Small packages whose names are shown with those of another.
-SHOWN_WITH = {"gpu": "execution", "numerics": "optima"}
+SHOWN_WITH = {"gpu": "execution", "summaries": "optima"}
 # What the contract asks of every policy and noise is described once, with the base class.
 BASES = (ib.Policy, ib.Noise)
 

@@ -27,7 +27,6 @@ from .learning.selection import ladder as ladder
 from .learning.selection import validate as validate
 from .logs.log import EventLog as EventLog
 from .logs.reading import read_log as read_log
-from .numerics.slopes import log_log_slope as log_log_slope
 from .optima.bound import regret_bound as regret_bound
 from .optima.difficulty import difficulty as difficulty
 from .optima.fading import fading_lower_bound as fading_lower_bound
@@ -74,6 +73,7 @@ from .studies.compare.comparison import FleetComparison as FleetComparison
 from .studies.compare.families import Family as Family
 from .studies.logs.diagnosis import Diagnosis as Diagnosis
 from .studies.logs.diagnosis import diagnose as diagnose
+from .summaries.slopes import log_log_slope as log_log_slope
 from .world.environment import Environment as Environment
 from .world.fading import Fading as Fading
 from .world.generators import block_instance as block_instance

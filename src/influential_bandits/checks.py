@@ -4,33 +4,14 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Mapping, Set
-from importlib import import_module
-from importlib.util import find_spec
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Iterable, Set
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.errors import InvalidInput, MissingExtra
+from influential_bandits.errors import InvalidInput
 
-FRAMES = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}
-PACKAGES = {
-    "numba_cuda": "numba-cuda[cu13]",
-    "prometheus_client": "prometheus-client",
-    "sklearn": "scikit-learn",
-}  # what to install, where the module has another name
-EXTRAS = {  # of the default install's other packages: which extra brings them
-    "cryptography": "dask",
-    "dask": "dask",
-    "distributed": "dask",
-    "fsspec": "dask",
-    "gymnasium": "gym",
-    "numba_cuda": "gpu",
-    "pandas": "frame",
-    "psycopg": "postgres",
-}
 HOUR = 3600.0  # seconds
 LARGEST_HORIZON = 2**53  # counts are exact in double precision up to here
 LARGEST_ARMS = 2**31  # their numbers fit 32 bits, and products of two numbers of arms 64
@@ -40,37 +21,6 @@ LARGEST_ARMS = 2**31  # their numbers fit 32 bits, and products of two numbers o
 # rounds, times counts, squared) below 1e270: nothing overflows, so that every index can be
 # compared and every state saved.
 LARGEST_LOSS = 1e100
-
-
-class Closing:
-    """Base of what is closed in the end: a context manager that calls ``close``."""
-
-    def close(self) -> None:
-        """Let go of what is held; by default nothing is."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class Frozen:
-    """Base of objects that never change: attributes are set once, by ``_set`` in ``__init__``."""
-
-    def _set(self, **values: Any) -> None:
-        self.__dict__.update(values)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{type(self).__name__} cannot be changed; make a new one")
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"{type(self).__name__} cannot be changed; make a new one")
 
 
 def is_real(value: object) -> bool:
@@ -233,49 +183,3 @@ def count_hours(before: float | None, at: float) -> float:
     (2.0, 0.0, 0.0)
     """
     return 0.0 if before is None or at <= before else (at - before) / HOUR
-
-
-def optional_module(module: str) -> Any:
-    """Import a module that not every installation has, or say which package to install."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        if (error.name or module).partition(".")[0] == module.partition(".")[0]:
-            raise _missing([module]) from None
-        raise MissingExtra(f"{module} is installed, but cannot be imported: {error}") from None
-    except ImportError as error:
-        raise MissingExtra(f"{module} is installed, but cannot be imported: {error}") from None
-
-
-def require_packages(*modules: str) -> None:
-    """Raise before any work is done if modules are not installed; all of them are named at once."""
-    missing = [module for module in modules if not _is_installed(module)]
-    if missing:
-        raise _missing(missing)
-
-
-def _is_installed(module: str) -> bool:
-    """Tell whether a module can be found, without importing it."""
-    try:
-        return find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False
-
-
-def make_frame(columns: Mapping[str, Any], library: str) -> Any:
-    """Return equally long columns as a data frame of pandas or Polars, or as an Arrow table."""
-    if library not in FRAMES:
-        raise InvalidInput(f"library must be one of {', '.join(FRAMES)}, got {library!r}")
-    return getattr(optional_module(library), FRAMES[library])(dict(columns))
-
-
-def _missing(modules: list[str]) -> MissingExtra:
-    tops = dict.fromkeys(module.partition(".")[0] for module in modules)
-    packages = [PACKAGES.get(top, top) for top in tops]
-    extras = sorted({EXTRAS[top] for top in tops if top in EXTRAS})
-    hint = f" (the extra {' and '.join(extras)} of influential-bandits)" if extras else ""
-    names = " and ".join(filter(None, [", ".join(packages[:-1]), packages[-1]]))
-    return MissingExtra(
-        f"{names} {'is' if len(packages) == 1 else 'are'} not installed; "
-        f"try: pip install {' '.join(packages)}{hint}"
-    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import optional_module
+from influential_bandits.packages import optional_module
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -23,9 +23,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput, MissingFile
-from influential_bandits.memory import require_memory
+from influential_bandits.free_memory import require_memory
+from influential_bandits.packages import optional_module
 
 try:
     import fcntl

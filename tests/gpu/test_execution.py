@@ -16,7 +16,7 @@ from influential_bandits.gpu import toolkit
 
 
 def test_without_the_package_it_names_the_extra(monkeypatch, refused):
-    monkeypatch.setattr("influential_bandits.checks.find_spec", lambda name: None)
+    monkeypatch.setattr("influential_bandits.packages.find_spec", lambda name: None)
     toolkit.cuda.cache_clear()
     with refused(MissingExtra, "pip install numba-cuda[cu13]", "the extra gpu"):
         ib.GpuExecution()

@@ -210,6 +210,6 @@ def test_controls_of_thousands_of_arms_take_no_dense_matrix(monkeypatch):
 
 
 def test_a_dense_matrix_that_has_no_room_is_refused(log, monkeypatch):
-    monkeypatch.setattr("influential_bandits.memory.available_memory", lambda: 1000.0)
+    monkeypatch.setattr("influential_bandits.free_memory.available_memory", lambda: 1000.0)
     with pytest.raises(NotApplicable, match=r"effects of controls would take .* merge rare arms"):
         ib.adjust_losses(log, ["hour"])

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from influential_bandits import memory
+from influential_bandits import free_memory as memory
 from influential_bandits.errors import NotApplicable
 from influential_bandits.execution.local import LocalExecution
 from influential_bandits.learning.fit_memory import measure_fit, require_memory_for

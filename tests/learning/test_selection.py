@@ -16,7 +16,7 @@ from influential_bandits import (
 )
 from influential_bandits.data import synthetic_log
 from influential_bandits.errors import InvalidInput
-from influential_bandits.numerics.resampling import bootstrap_interval
+from influential_bandits.summaries.resampling import bootstrap_interval
 
 SEEN = []
 

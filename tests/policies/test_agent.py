@@ -292,7 +292,7 @@ def test_more_arms_than_there_is_memory_for_are_refused_before_anything_is_alloc
 def test_a_new_arm_for_which_there_is_no_memory_is_refused_and_changes_nothing(monkeypatch):
     agent = played(ib.LCB())
     before = everything(agent)
-    monkeypatch.setattr("influential_bandits.memory.available_memory", lambda: 100.0)
+    monkeypatch.setattr("influential_bandits.free_memory.available_memory", lambda: 100.0)
     with pytest.raises(ib.errors.InvalidInput, match="LCB for 4 arms would take"):
         agent.add_arm()
     assert everything(agent) == before

@@ -19,7 +19,6 @@ from report_files import ELSEWHERE, check_pictures, png_size
 import influential_bandits as ib
 from influential_bandits.cli import main
 from influential_bandits.errors import InvalidInput
-from influential_bandits.numerics.resampling import draw_resamples
 from influential_bandits.policies.registry import policy_from_text
 from influential_bandits.simulation import trajectory
 from influential_bandits.studies.compare import families as families_module
@@ -38,6 +37,7 @@ from influential_bandits.studies.compare.instance_runs import (
 )
 from influential_bandits.studies.compare.results import Estimates
 from influential_bandits.studies.compare.standings import compute_standings, count_wins
+from influential_bandits.summaries.resampling import draw_resamples
 
 COMMAND = (sys.executable, "-m", "influential_bandits.cli")
 POLICIES = ["LCB", "InfluentialLCB", "Uniform", "FrankWolfeOracle", "EachArmOnceOracle"]

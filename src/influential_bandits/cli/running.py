@@ -93,7 +93,7 @@ def works_anywhere(*, processes: bool = False) -> Callable[[Command], Command]:
 
 def require_installed(*modules: str) -> None:
     """Say what is missing before any work is done, not after it."""
-    from influential_bandits.checks import require_packages
+    from influential_bandits.packages import require_packages
 
     require_packages(*modules)
 

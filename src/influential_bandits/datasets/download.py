@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.progress import Progress
+from influential_bandits.packages import optional_module
 
 OFFICIAL_BASE = "https://files.grouplens.org/datasets/movielens/"
 TERMS = (

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Event
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from influential_bandits.checks import Closing
+from influential_bandits.bases import Closing
 from influential_bandits.errors import InfluentialBanditsError, MissingExtra
 from influential_bandits.execution.progress import Progress
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from influential_bandits.checks import optional_module, whole_number
+from influential_bandits.checks import whole_number
 from influential_bandits.errors import (
     ClusterError,
     ClusterLost,
@@ -37,6 +37,7 @@ from influential_bandits.execution.local import count_threads
 from influential_bandits.execution.progress import Progress
 from influential_bandits.files import read_json
 from influential_bandits.numerics.fingerprints import package_digest
+from influential_bandits.packages import optional_module
 
 MOST_AT_ONCE = 64  # results that the client holds
 IN_FLIGHT = 2  # tasks for each thread: one that runs, one that is there when it ends

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from influential_bandits.checks import optional_module
 from influential_bandits.numerics.code_cache import CodeCache, read_entry, write_entry
+from influential_bandits.packages import optional_module
 
 
 class KernelCache(CodeCache):

@@ -16,7 +16,7 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils
 from numba.core import types as numba_types
 
-from influential_bandits.checks import optional_module
+from influential_bandits.packages import optional_module
 
 types: Any = numba_types  # made of registries, which type checkers cannot see into
 

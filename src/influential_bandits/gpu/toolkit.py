@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import optional_module, require_packages
 from influential_bandits.errors import GpuError
+from influential_bandits.packages import optional_module, require_packages
 
 HEAP_SHARE = 16  # one part in so many of the free memory is for the heap, at most
 LARGEST_HEAP = 1 << 32  # bytes

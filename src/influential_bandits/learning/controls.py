@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import abbreviate, optional_module
+from influential_bandits.checks import abbreviate
 from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.free_memory import require_memory
 from influential_bandits.logs.log import EventLog, change_log
-from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.packages import optional_module
 
 DAY, HOUR = 86400.0, 3600.0
 SESSION_BREAK = 1800.0  # seconds without an event after which a new session begins

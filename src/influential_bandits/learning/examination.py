@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidLog, NotApplicable
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.progress import Progress
@@ -23,6 +22,7 @@ from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.selection import Validation, choose, ladder, validate
 from influential_bandits.learning.showing_curves import ShowingCurves, measure_showings
 from influential_bandits.logs.log import EventLog, require_log
+from influential_bandits.packages import optional_module
 from influential_bandits.world.fading import Fades, require_fading, require_one_fading
 
 LAST_PART = 0.2  # of each history, which models predict

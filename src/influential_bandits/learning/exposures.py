@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import optional_module
 from influential_bandits.learning.kalman import KNOWN, Predictions
 from influential_bandits.learning.statistics.design import (
     DIAGONAL,
@@ -38,6 +37,7 @@ from influential_bandits.learning.statistics.design import (
 )
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import inlined, kernel
+from influential_bandits.packages import optional_module
 
 ROUNDING = 1e-9  # relative to what was there before something was taken out
 SMOOTHING = 20.0  # events of average taste that every history is credited with

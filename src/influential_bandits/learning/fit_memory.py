@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from influential_bandits.errors import NotApplicable
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import LocalExecution, resolve_execution
+from influential_bandits.free_memory import require_memory
 from influential_bandits.learning.statistics.design import KINDS, interaction_size
-from influential_bandits.memory import require_memory
 
 if TYPE_CHECKING:
     from influential_bandits.learning.loss_model import LossModel

@@ -21,7 +21,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import make_frame, optional_module
 from influential_bandits.execution.base import Execution
 from influential_bandits.learning.impact import Estimate, Impact, mean_regressors
 from influential_bandits.learning.models import InfluenceModel
@@ -37,6 +36,7 @@ from influential_bandits.logs.outcome import read_outcome
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.numerics.streams import RESAMPLING, stream_at, stream_keys, uniform
+from influential_bandits.packages import make_frame, optional_module
 
 SPACINGS = (2, 3, 4, 6)  # showings of which at most one is of the arm, where memory goes by events
 TIMES = (1, 2, 3, 5, 8, 12)  # showings within a half-life, where memory goes by the clock

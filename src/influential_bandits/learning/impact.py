@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from influential_bandits.checks import abbreviate, is_real, make_frame, optional_module
+from influential_bandits.checks import abbreviate, is_real
 from influential_bandits.display import Bars, make_html
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning.click_curve import count_lost_clicks
@@ -29,7 +29,8 @@ from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.logs.outcome import Outcome, read_outcome
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.numerics.interval_text import round_to_interval
+from influential_bandits.packages import make_frame, optional_module
+from influential_bandits.summaries.interval_text import round_to_interval
 from influential_bandits.world.fading import require_fading
 
 if TYPE_CHECKING:

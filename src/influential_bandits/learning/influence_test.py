@@ -19,6 +19,7 @@ import numpy as np
 from influential_bandits.checks import abbreviate, is_real, whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.execution.base import Execution
+from influential_bandits.free_memory import require_memory
 from influential_bandits.learning.controls import (
     ControlColumns,
     adjust_losses,
@@ -60,7 +61,6 @@ from influential_bandits.learning.statistics.log_scan import rank_labels
 from influential_bandits.learning.statistics.reduction import single_threaded_algebra
 from influential_bandits.logs.log import EventLog, change_log, require_log
 from influential_bandits.logs.merging import find_share
-from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.world.fading import NO_CLOCK, Fades, Fading, require_one_fading

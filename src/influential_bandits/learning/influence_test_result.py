@@ -6,12 +6,13 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from influential_bandits.checks import abbreviate, is_real, make_frame
+from influential_bandits.checks import abbreviate, is_real
 from influential_bandits.display import Bars, make_html
 from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.kalman import Components
 from influential_bandits.learning.placebo import Placebo
-from influential_bandits.numerics.interval_text import round_to_interval, tell_apart
+from influential_bandits.packages import make_frame
+from influential_bandits.summaries.interval_text import round_to_interval, tell_apart
 from influential_bandits.world.fading import Fading
 
 if TYPE_CHECKING:

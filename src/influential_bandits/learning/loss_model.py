@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from influential_bandits.checks import abbreviate, is_real, optional_module
+from influential_bandits.checks import abbreviate, is_real
 from influential_bandits.display import draw_bars, make_html
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
@@ -25,6 +25,7 @@ from influential_bandits.learning.statistics.reduction import HasPartitions
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.logs.outcome import Outcome, read_outcome
 from influential_bandits.numerics.arrays import Floats
+from influential_bandits.packages import optional_module
 from influential_bandits.world.fading import Fades
 
 if TYPE_CHECKING:

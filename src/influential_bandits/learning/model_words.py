@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from influential_bandits.numerics.interval_text import tell_apart
+from influential_bandits.summaries.interval_text import tell_apart
 from influential_bandits.world.fading import require_fading
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from influential_bandits.checks import abbreviate, is_real, optional_module, whole_number
+from influential_bandits.checks import abbreviate, is_real, whole_number
 from influential_bandits.display import draw_matrix
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning.loss_model import (
@@ -28,6 +28,7 @@ from influential_bandits.learning.statistics.design import (
     interaction_matrices,
 )
 from influential_bandits.numerics.arrays import Floats
+from influential_bandits.packages import optional_module
 from influential_bandits.policies.fleet.fleet import Fleet
 from influential_bandits.policies.foresight.policy import Foresight
 from influential_bandits.policies.foresight.prior import LossPrior, in_order, place, unknowns

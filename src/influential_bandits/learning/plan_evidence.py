@@ -8,7 +8,6 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.learning.forward_deviations import GROUPS
@@ -32,6 +31,7 @@ from influential_bandits.learning.plan_search import Candidate
 from influential_bandits.learning.statistics.design import SYMMETRIC
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.arrays import Floats
+from influential_bandits.packages import optional_module
 
 COVERAGE = 0.975  # the upper end of an interval
 # How often a plan delivers less than the lower end by chance, which is what it promises: of 200

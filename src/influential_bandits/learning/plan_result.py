@@ -10,8 +10,8 @@ import numpy as np
 from influential_bandits.display import draw_bars, make_html
 from influential_bandits.logs.outcome import Outcome
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.interval_text import tell_apart
 from influential_bandits.optima.bounded import Shares
+from influential_bandits.summaries.interval_text import tell_apart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

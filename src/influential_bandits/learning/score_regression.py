@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import optional_module
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import count_threads, map_in_order, resolve_execution
 from influential_bandits.execution.progress import Progress
@@ -19,6 +18,7 @@ from influential_bandits.learning.kalman import KNOWN, Model, Predictions, predi
 from influential_bandits.learning.statistics.design import Events
 from influential_bandits.learning.statistics.reduction import local_threads
 from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.packages import optional_module
 
 CHUNK = 50_000  # events
 RIDGE = 1e-3  # relative to the variance of each regressor

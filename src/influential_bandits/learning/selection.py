@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from influential_bandits.checks import (
-    abbreviate,
-    is_real,
-    make_frame,
-    optional_module,
-    whole_number,
-)
+from influential_bandits.checks import abbreviate, is_real, whole_number
 from influential_bandits.display import draw_bars, make_html
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
@@ -28,8 +22,9 @@ from influential_bandits.learning.statistics.log_scan import draw_instances, sca
 from influential_bandits.learning.statistics.reduction import HasPartitions
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.interval_text import round_to_interval, tell_apart
-from influential_bandits.numerics.resampling import bootstrap_interval
+from influential_bandits.packages import make_frame, optional_module
+from influential_bandits.summaries.interval_text import round_to_interval, tell_apart
+from influential_bandits.summaries.resampling import bootstrap_interval
 from influential_bandits.world.fading import Fades, Fading, require_fading
 
 if TYPE_CHECKING:

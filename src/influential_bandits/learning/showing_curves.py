@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from influential_bandits.checks import make_frame, optional_module
 from influential_bandits.learning.controls import place_in_session, spread_hats
 from influential_bandits.learning.impact import Estimate, as_outcome
 from influential_bandits.learning.statistics.design import (
@@ -40,6 +39,7 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.outcome import Outcome, read_outcome
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
+from influential_bandits.packages import make_frame, optional_module
 from influential_bandits.world.fading import Fading
 
 KNOTS = np.array([0.0, *2.0 ** np.arange(-1, 21)])  # of f, in recent showings

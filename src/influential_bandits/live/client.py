@@ -11,11 +11,12 @@ from urllib.parse import quote
 
 import requests
 
-from influential_bandits.checks import Closing, optional_module
+from influential_bandits.bases import Closing
 from influential_bandits.errors import InvalidInput, ServiceError
 from influential_bandits.live.answers import LiveDecision
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.reading import read_log
+from influential_bandits.packages import optional_module
 
 __all__ = ["Client"]
 

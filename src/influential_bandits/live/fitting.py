@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.live.reading import write_parquet
@@ -13,6 +12,7 @@ from influential_bandits.live.requests import FitModel
 from influential_bandits.live.store.sql import Connection
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.reading import read_log
+from influential_bandits.packages import optional_module
 from influential_bandits.policies.foresight.policy import Foresight
 from influential_bandits.policies.registry import policy_to_json
 from influential_bandits.world.fading import Fading

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import IO, Any
 
-from influential_bandits.checks import optional_module
 from influential_bandits.live.events import Event
 from influential_bandits.live.experiment import Experiment
 from influential_bandits.live.store.sql import Connection
+from influential_bandits.packages import optional_module
 
 COLUMNS = ("instance", "arm", "time", "loss", "group", "probability")
 ROWS_AT_A_TIME = 50_000

@@ -15,13 +15,14 @@ from secrets import token_hex
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
-from influential_bandits.checks import abbreviate, require_packages
+from influential_bandits.checks import abbreviate
 from influential_bandits.errors import InvalidInput
 from influential_bandits.files import write_text
 from influential_bandits.live.keys import make_key
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.store.opening import is_shared, open_store
 from influential_bandits.live.store.sql import Store
+from influential_bandits.packages import require_packages
 
 __all__ = ["serve", "serve_in_background"]
 

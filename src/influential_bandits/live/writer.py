@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from influential_bandits.checks import Closing
+from influential_bandits.bases import Closing
 from influential_bandits.errors import InfluentialBanditsError
 from influential_bandits.live.events import Decision
 from influential_bandits.live.experiment import Experiment

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import make_printable, optional_module
+from influential_bandits.checks import make_printable
 from influential_bandits.errors import InvalidLog
 from influential_bandits.numerics.arrays import Floats
+from influential_bandits.packages import optional_module
 
 Mask = npt.NDArray[np.bool_]
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import Frozen, abbreviate
+from influential_bandits.bases import Frozen
+from influential_bandits.checks import abbreviate
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.columns import arrow
 from influential_bandits.logs.label_codes import Codes, LabelCodes

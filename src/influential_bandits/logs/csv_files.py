@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import make_printable, optional_module
+from influential_bandits.checks import make_printable
 from influential_bandits.errors import InvalidLog
 from influential_bandits.logs.columns import arrow
 from influential_bandits.logs.options import ReadingOptions
 from influential_bandits.logs.tables import Source, make_read_error, trim_names
 from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.compiling import kernel
+from influential_bandits.packages import optional_module
 
 LONGEST_HEADER = 1 << 20  # bytes
 SEPARATORS = {",": "','", ";": "';'", "\t": "'\\t'", "|": "'|'", "::": "'::'"}

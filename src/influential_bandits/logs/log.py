@@ -9,20 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import (
-    Frozen,
-    abbreviate,
-    is_real,
-    make_frame,
-    require_losses,
-    whole_number,
-)
+from influential_bandits.bases import Frozen
+from influential_bandits.checks import abbreviate, is_real, require_losses, whole_number
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.controls import ITEM, PREFIX, Control, concatenate_controls
 from influential_bandits.logs.membership import Membership, require_utf8
 from influential_bandits.logs.times import UNITS, are_dates
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
+from influential_bandits.packages import make_frame
 
 LATEST_STAMP = 2.0**63 / 1e6  # seconds that timestamps of microseconds hold
 

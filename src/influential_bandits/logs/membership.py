@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import Frozen, make_printable, whole_number
+from influential_bandits.bases import Frozen
+from influential_bandits.checks import make_printable, whole_number
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from influential_bandits.checks import Closing
+from influential_bandits.bases import Closing
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution

@@ -11,8 +11,9 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from influential_bandits.checks import make_printable, optional_module
+from influential_bandits.checks import make_printable
 from influential_bandits.errors import InvalidInput, MissingExtra, MissingFile
+from influential_bandits.packages import optional_module
 
 ENDINGS = (".parquet", ".parq", ".pq")
 TABLES = {"_delta_log": "Delta", ".hoodie": "Hudi"}  # folders that say which files are valid

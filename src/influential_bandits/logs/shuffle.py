@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import optional_module
 from influential_bandits.logs.columns import arrow
 from influential_bandits.logs.controls import PREFIX
 from influential_bandits.logs.event_scan import Events, EventScan
@@ -28,6 +27,7 @@ from influential_bandits.logs.label_codes import (
 from influential_bandits.logs.remote_folder import RemoteFolder
 from influential_bandits.logs.tables import make_read_error
 from influential_bandits.numerics.arrays import Ints
+from influential_bandits.packages import optional_module
 
 Chunks = dict[str, list[int]]  # the files that a reader wrote, with the rows of each partition
 

@@ -10,12 +10,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from influential_bandits.checks import make_printable, optional_module
+from influential_bandits.checks import make_printable
 from influential_bandits.errors import InvalidLog
 from influential_bandits.logs.columns import arrow
 from influential_bandits.logs.options import ChunkSizes
 from influential_bandits.logs.remote_folder import FileListing, RemoteFolder
 from influential_bandits.numerics.arrays import Ints
+from influential_bandits.packages import optional_module
 
 
 class Source(ABC):

@@ -24,7 +24,7 @@ from numba.extending import intrinsic, overload
 
 from influential_bandits.checks import abbreviate, require_horizon, whole_number
 from influential_bandits.errors import InvalidInput, InvalidPolicy
-from influential_bandits.memory import require_memory
+from influential_bandits.free_memory import require_memory
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import borrowed_part, borrowed_table
 from influential_bandits.numerics.fingerprints import fingerprint

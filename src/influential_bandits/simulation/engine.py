@@ -15,7 +15,7 @@ from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
 from influential_bandits.execution.progress import Progress
-from influential_bandits.memory import require_memory
+from influential_bandits.free_memory import require_memory
 from influential_bandits.policies.contract import Policy, require_labels, require_policy
 from influential_bandits.policies.registry import take_policy
 from influential_bandits.simulation.kernels import Output

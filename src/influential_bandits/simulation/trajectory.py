@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import make_frame, optional_module, real_array
+from influential_bandits.checks import real_array
 from influential_bandits.display import make_html, take_axes
 from influential_bandits.errors import InvalidInput, MissingFile, NotApplicable, NotCertified
 from influential_bandits.files import clear_reason, read_about, read_table, seal_holds, write_table
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.slopes import log_log_slope
 from influential_bandits.optima.regret import regret
+from influential_bandits.packages import make_frame, optional_module
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.registry import policy_from_json, policy_to_json
 from influential_bandits.simulation.scenario import Scenario
+from influential_bandits.summaries.slopes import log_log_slope
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import Noise, noise_from_json
 

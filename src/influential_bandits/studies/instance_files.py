@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import optional_module, require_horizon, whole_number
+from influential_bandits.checks import require_horizon, whole_number
 from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable
 from influential_bandits.execution.base import Execution
 from influential_bandits.files import parse_json, read_regular, write_atomically
-from influential_bandits.memory import require_memory
+from influential_bandits.free_memory import require_memory
 from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.fingerprints import package_digest
+from influential_bandits.packages import optional_module
 from influential_bandits.piece_store import make_folder
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.registry import code_digest, policy_from_text

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from influential_bandits import __version__
-from influential_bandits.checks import optional_module
+from influential_bandits.packages import optional_module
 
 
 def collect_provenance() -> dict[str, str]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import abbreviate, optional_module, require_horizon, whole_number
+from influential_bandits.checks import abbreviate, require_horizon, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.streams import NOISE, key_table
+from influential_bandits.packages import optional_module
 from influential_bandits.world.dynamics import Progress, start_progress
 from influential_bandits.world.environment import Environment, expect_all, pull_all
 from influential_bandits.world.generators import counterexample

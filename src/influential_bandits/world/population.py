@@ -19,7 +19,7 @@ from influential_bandits.checks import (
     whole_number,
 )
 from influential_bandits.errors import InvalidInput, InvalidInstance
-from influential_bandits.memory import require_memory
+from influential_bandits.free_memory import require_memory
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.world.factorisation import pivoted_ldl
 from influential_bandits.world.instance import Instance

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import Frozen
+from influential_bandits.bases import Frozen
 from influential_bandits.errors import InvalidInput, InvalidInstance
 from influential_bandits.files import read_json, write_json
 

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from influential_bandits.checks import optional_module
 from influential_bandits.learning.solvers.psd import solve_psd, svec, svec_scale
 from influential_bandits.learning.statistics.design import SYMMETRIC, Design
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
+from influential_bandits.packages import optional_module
 
 TOLERANCE = 1e-9  # relative duality gap
 SINGULAR = 1e-8  # smallest eigenvalue, relative to the largest, of statistics that determine A

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import optional_module
 from influential_bandits.learning.statistics.design import Events, event_columns
 from influential_bandits.learning.statistics.reduction import single_threaded_algebra
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
+from influential_bandits.packages import optional_module
 
 
 class RandomEffects(NamedTuple):

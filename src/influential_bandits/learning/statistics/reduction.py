@@ -15,11 +15,11 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from influential_bandits.checks import optional_module
 from influential_bandits.errors import InfluentialBanditsError, InvalidLog, Unfinished
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import LocalExecution, resolve_execution
 from influential_bandits.logs.log import EventLog, change_log
+from influential_bandits.packages import optional_module
 
 CHUNK = 500_000  # events
 EVEN_CHUNKS = 128  # of a log in memory whose instances are fitted one by one

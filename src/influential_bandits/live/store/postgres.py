@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from influential_bandits.checks import optional_module
 from influential_bandits.live.store.sql import (
     CHUNK,
     Connection,
@@ -13,6 +12,7 @@ from influential_bandits.live.store.sql import (
     Store,
     StoreError,
 )
+from influential_bandits.packages import optional_module
 
 MIGRATING = 0x1BAD17  # of an advisory lock: two services must not make the tables at once
 SECONDS_TO_CONNECT = 10

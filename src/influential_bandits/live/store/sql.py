@@ -10,7 +10,7 @@ from importlib import resources
 from itertools import chain
 from typing import Any, NamedTuple
 
-from influential_bandits.checks import Closing
+from influential_bandits.bases import Closing
 from influential_bandits.errors import InfluentialBanditsError
 from influential_bandits.live.events import Decision, Event
 

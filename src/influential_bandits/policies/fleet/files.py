@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from influential_bandits.checks import optional_module
 from influential_bandits.errors import InvalidInput, MissingFile
 from influential_bandits.files import read_about, read_table, seal_holds, write_table
+from influential_bandits.packages import optional_module
 from influential_bandits.policies.foresight.users import Own, Shared
 
 FORMAT = "influential-bandits/fleet/2"

@@ -21,9 +21,9 @@ from influential_bandits.checks import (
     whole_number,
 )
 from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.free_memory import require_memory
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.membership import Membership
-from influential_bandits.memory import require_memory
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.policies.fleet.estimate import SharedEstimate, summarise
 from influential_bandits.policies.fleet.files import FleetData, read_fleet, write_fleet

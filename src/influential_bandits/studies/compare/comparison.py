@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from influential_bandits.checks import abbreviate, make_frame
+from influential_bandits.checks import abbreviate
 from influential_bandits.errors import InvalidInput
 from influential_bandits.files import write_json, write_text
+from influential_bandits.packages import make_frame
 from influential_bandits.piece_store import make_folder
 from influential_bandits.studies.compare import fleet_results, instance_overview
 from influential_bandits.studies.compare.families import LEARNED

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from influential_bandits.errors import NotCertified
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.resampling import bootstrap_mean_interval
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.registry import is_own
 from influential_bandits.studies.compare.families import Family
@@ -32,6 +31,7 @@ from influential_bandits.studies.report.content import (
 )
 from influential_bandits.studies.report.text import two_digits
 from influential_bandits.studies.runner.rows import Rows, pivot
+from influential_bandits.summaries.resampling import bootstrap_mean_interval
 
 Curve = tuple[Ints, Floats]  # horizons, and values (instances, horizons)
 

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.numerics.resampling import find_interval
 from influential_bandits.studies.compare.families import FIRST_INSTANCE, Family
 from influential_bandits.studies.compare.populations import PopulationFamily
 from influential_bandits.studies.report.content import Section, Table
 from influential_bandits.studies.report.text import estimate, rounded
 from influential_bandits.studies.runner.rows import Rows
+from influential_bandits.summaries.resampling import find_interval
 
 
 class Estimates(NamedTuple):

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.checks import optional_module
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.resampling import resample_means
-from influential_bandits.numerics.slopes import log_log_slopes
+from influential_bandits.packages import optional_module
 from influential_bandits.studies.compare.results import Estimates, Standings, divide_means
+from influential_bandits.summaries.resampling import resample_means
+from influential_bandits.summaries.slopes import log_log_slopes
 
 FITTED_FROM = 1000  # slopes are fitted to horizons from here on
 TAILS = (0.5, 0.9, 0.99, 1.0)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.resampling import resample_means
 from influential_bandits.studies.compare.results import Estimates, Standings, divide_means
+from influential_bandits.summaries.resampling import resample_means
 
 WINDOW_ENDS = (50, 500)  # users; the last window goes to the last user
 SMOOTHING = 1.5  # a point of a curve is the mean over users within this factor

@@ -21,7 +21,6 @@ from influential_bandits.learning.selection import RIDGES, Validation, choose, v
 from influential_bandits.learning.statistics.log_scan import draw_instances
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.numerics.resampling import bootstrap_interval
 from influential_bandits.piece_store import make_folder, require_writable
 from influential_bandits.studies.logs.sections import (
     describe_gain,
@@ -42,6 +41,7 @@ from influential_bandits.studies.report.content import (
 )
 from influential_bandits.studies.report.results import draw_figures, write_results
 from influential_bandits.studies.report.text import interval, measured
+from influential_bandits.summaries.resampling import bootstrap_interval
 
 TITLE = "Influential bandits: MovieLens"
 INTRODUCTION = (

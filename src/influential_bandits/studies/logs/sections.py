@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import optional_module
 from influential_bandits.display import Bars
 from influential_bandits.errors import NotApplicable
 from influential_bandits.learning.examination import LAST_PART
@@ -22,6 +21,7 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.remote_folder import describe_files
 from influential_bandits.logs.times import format_time
 from influential_bandits.numerics.arrays import Floats, Ints
+from influential_bandits.packages import optional_module
 from influential_bandits.studies.report.content import (
     Analysis,
     Figure,

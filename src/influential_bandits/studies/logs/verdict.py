@@ -12,8 +12,8 @@ from influential_bandits.learning.influence_test_result import (
 from influential_bandits.learning.showing_curves import ShowingCurve
 from influential_bandits.learning.statistics.pooled_sums import arm_sums
 from influential_bandits.learning.taste_check import FOLLOW_TASTE
-from influential_bandits.numerics.interval_text import round_to_interval, tell_apart
 from influential_bandits.studies.report.content import Badge, Fact, Opening, Table
+from influential_bandits.summaries.interval_text import round_to_interval, tell_apart
 
 FIRST_ARMS = 12  # of the table and the picture; the others are folded
 SHOWINGS = {

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.numerics.resampling import bootstrap_interval
-from influential_bandits.numerics.slopes import log_log_slopes
 from influential_bandits.optima.difficulty import difficulty
 from influential_bandits.policies.influential_lcb import InfluentialLCB
 from influential_bandits.simulation.engine import simulate
@@ -19,6 +17,8 @@ from influential_bandits.studies.paper.random_runs import decades
 from influential_bandits.studies.report.content import Analysis, Figure, Finding, Series
 from influential_bandits.studies.runner.rows import Rows, pivot, tidy
 from influential_bandits.studies.runner.study import Piece, Settings, Study, make_file_name
+from influential_bandits.summaries.resampling import bootstrap_interval
+from influential_bandits.summaries.slopes import log_log_slopes
 from influential_bandits.world.generators import counterexample, random_instance
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import GaussianNoise

@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 
-from influential_bandits.numerics.slopes import local_slopes, log_log_slope
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.influential_lcb import InfluentialLCB
 from influential_bandits.policies.lcb import LCB
@@ -16,6 +15,7 @@ from influential_bandits.studies.paper.random_runs import make_slope_figure
 from influential_bandits.studies.report.content import Analysis, Figure, Finding, Series
 from influential_bandits.studies.runner.rows import Rows, tidy
 from influential_bandits.studies.runner.study import Piece, Settings, Study
+from influential_bandits.summaries.slopes import local_slopes, log_log_slope
 from influential_bandits.world.generators import counterexample
 
 PAPER = {"InfluentialLCB": 1.02, "LCB": 1.73}

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from influential_bandits.numerics.resampling import bootstrap_interval
-from influential_bandits.numerics.slopes import local_slopes, log_log_slope
 from influential_bandits.policies.influential_lcb import InfluentialLCB
 from influential_bandits.policies.lcb import LCB
 from influential_bandits.studies.paper.random_runs import make_slope_figure, random_runs
 from influential_bandits.studies.report.content import Analysis, Figure, Finding, Series
 from influential_bandits.studies.runner.rows import Rows, pivot
 from influential_bandits.studies.runner.study import Piece, Settings, Study
+from influential_bandits.summaries.resampling import bootstrap_interval
+from influential_bandits.summaries.slopes import local_slopes, log_log_slope
 
 PAPER = {"InfluentialLCB": 1.14, "LCB": 1.72}
 

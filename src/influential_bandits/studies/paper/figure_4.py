@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from influential_bandits.numerics.resampling import bootstrap_interval
-from influential_bandits.numerics.slopes import log_log_slopes
 from influential_bandits.optima.difficulty import difficulty
 from influential_bandits.policies.influential_lcb import InfluentialLCB
 from influential_bandits.studies.paper.random_runs import random_runs
 from influential_bandits.studies.report.content import Analysis, Figure, Finding, Series
 from influential_bandits.studies.runner.rows import Rows, pivot
 from influential_bandits.studies.runner.study import Piece, Settings, Study
+from influential_bandits.summaries.resampling import bootstrap_interval
+from influential_bandits.summaries.slopes import log_log_slopes
 from influential_bandits.world.generators import random_instance
 
 BINS = np.arange(-1.0, 2.01, 0.1)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from influential_bandits.checks import optional_module
 from influential_bandits.files import write_text
+from influential_bandits.packages import optional_module
 from influential_bandits.studies.report.content import Opening, Section
 from influential_bandits.studies.report.static import draw_inline
 from influential_bandits.studies.report.text import interval, measured, number

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from influential_bandits import __version__
-from influential_bandits.checks import optional_module
 from influential_bandits.display import DARK, Bars, draw_matrix, escape_formulas, take_axes
 from influential_bandits.errors import InvalidInput
 from influential_bandits.files import write_atomically
+from influential_bandits.packages import optional_module
 from influential_bandits.studies.report.content import (
     Figure,
     Grid,

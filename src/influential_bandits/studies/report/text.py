@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from influential_bandits.numerics.interval_text import round_to_interval
 from influential_bandits.studies.report.content import Finding, Section
+from influential_bandits.summaries.interval_text import round_to_interval
 
 
 def number(value: Any) -> str:

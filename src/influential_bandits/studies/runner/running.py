@@ -14,7 +14,7 @@ from influential_bandits.errors import Unfinished
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
 from influential_bandits.execution.progress import Progress, is_watched
-from influential_bandits.memory import require_memory
+from influential_bandits.free_memory import require_memory
 from influential_bandits.studies.report.content import Opening, Section
 from influential_bandits.studies.report.results import draw_figures, write_results
 from influential_bandits.studies.report.text import measured, number

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from influential_bandits import __version__, files
-from influential_bandits.checks import optional_module
+from influential_bandits.packages import optional_module
 from influential_bandits.piece_store import PieceStore, require_same_settings
 from influential_bandits.studies.provenance import collect_provenance
 from influential_bandits.studies.runner.rows import Columns, Rows

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from influential_bandits.numerics.interval_text import round_to_interval, tell_apart
+from influential_bandits.summaries.interval_text import round_to_interval, tell_apart
 
 FORMS = [".2g", ".3g", "+.4g", "+.2f", ".0f", ".3e"]
 

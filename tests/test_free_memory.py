@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import influential_bandits as ib
-from influential_bandits.memory import available_memory, require_memory
+from influential_bandits.free_memory import available_memory, require_memory
 
 
 def test_memory_is_stated_before_it_is_taken():
@@ -33,7 +33,7 @@ def test_the_memory_of_containers_counts(tmp_path):
 def test_a_limit_of_the_process_counts():
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))\n"
-        "from influential_bandits.memory import available_memory\n"
+        "from influential_bandits.free_memory import available_memory\n"
         "print(available_memory() / 2**30)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

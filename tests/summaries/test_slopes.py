@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import influential_bandits as ib
-from influential_bandits.numerics.resampling import bootstrap_interval
-from influential_bandits.numerics.slopes import local_slopes, log_log_slopes
+from influential_bandits.summaries.resampling import bootstrap_interval
+from influential_bandits.summaries.slopes import local_slopes, log_log_slopes
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0, 1.735])

@@ -1,0 +1,1 @@
+"""What many numbers say: slopes, resampled intervals, and how both are written."""
