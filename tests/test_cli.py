@@ -529,14 +529,13 @@ def test_a_policy_of_ones_own_plays_here_and_in_other_processes(own_policy, seve
     )
 
     # The file goes along: workers start elsewhere, and could not import it.
-    for engine in (("--processes", 2), ("--engine", "dask", "--jobs", 1)):
-        options = ("--noise", "none", *policies, *engine, "--out", f"out{engine[0]}")
-        done = start("simulate", *several, *options, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        wide = [line.split(" | ") for line in done.stdout.splitlines() if "all 2" in line]
-        assert [(cells[0][2:], cells[-1][:-2]) for cells in wide] == [
-            (label, rows[label][-1]) for label in labels
-        ]
+    options = ("--noise", "none", *policies, "--engine", "dask", "--jobs", 1, "--out", "out")
+    done = start("simulate", *several, *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    wide = [line.split(" | ") for line in done.stdout.splitlines() if "all 2" in line]
+    assert [(cells[0][2:], cells[-1][:-2]) for cells in wide] == [
+        (label, rows[label][-1]) for label in labels
+    ]
 
 
 @pytest.mark.long

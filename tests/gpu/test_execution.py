@@ -62,7 +62,7 @@ def test_a_study_of_few_runs_is_for_cores(monkeypatch):
     assert cores.threads == 4
 
 
-@pytest.mark.parametrize("option", ["--jobs=2", "--processes=2", "--scheduler=tcp://x:1"])
+@pytest.mark.parametrize("option", ["--jobs=2", "--scheduler=tcp://x:1"])
 def test_options_of_other_engines_are_refused(option):
     pytest.importorskip("numba_cuda", reason="the extra gpu")
     result = CliRunner().invoke(app, ["reproduce", "--engine", "gpu", option])

@@ -33,7 +33,7 @@ from influential_bandits.errors import (
     TaskLost,
 )
 from influential_bandits.execution.base import Attempt, Execution, Outcome, Task, Work, attempt
-from influential_bandits.execution.local import count_threads
+from influential_bandits.execution.local import MOST_THREADS, count_threads
 from influential_bandits.execution.progress import Progress
 from influential_bandits.files import read_json
 from influential_bandits.numerics.fingerprints import package_digest
@@ -108,7 +108,7 @@ class DaskExecution(Execution):
 
     def _start_cluster(self, workers: int) -> Any:
         """Start a cluster of processes that leave Ctrl-C, which a terminal sends to all, to us."""
-        number = whole_number("workers", workers, 1)
+        number = whole_number("workers", workers, 1, MOST_THREADS)
         optional_module("cryptography")  # makes the certificates
         here = threading.current_thread() is threading.main_thread()
         before = signal.signal(signal.SIGINT, signal.SIG_IGN) if here else None

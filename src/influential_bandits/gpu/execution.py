@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from itertools import islice
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, cast
 
 from influential_bandits.checks import whole_number
@@ -19,7 +18,13 @@ from influential_bandits.execution.base import (
     Work,
     attempt,
 )
-from influential_bandits.execution.local import SideBySide, count_threads, map_in_order, run_tasks
+from influential_bandits.execution.local import (
+    LocalExecution,
+    count_threads,
+    map_in_order,
+    run_tasks,
+    work_off,
+)
 from influential_bandits.execution.progress import Progress
 from influential_bandits.gpu.gathering import Gathering, Joinable
 from influential_bandits.gpu.tasks import gpu_tasks, require_playable
@@ -71,7 +76,7 @@ class GpuExecution(Execution):
         self.memory = free
         self._stopped = threading.Event()
         self._gathering: Gathering | None = None  # of pieces that are worked on
-        self._cores = SideBySide(self.threads)
+        self._cores = LocalExecution(self.threads)
 
     @property
     def room(self) -> int:
@@ -105,30 +110,22 @@ class GpuExecution(Execution):
 
     def outcomes(self, work: Work, tasks: Iterable[Any]) -> Iterator[Outcome]:
         """Work off many pieces side by side; what they simulate is joined and played there."""
-        remaining = iter(tasks)
-        flying: dict[Future[Attempt], Any] = {}
         pool = ThreadPoolExecutor(PIECES_AT_ONCE, thread_name_prefix="influential-bandits-piece")
-        gathering = self._gathering = Gathering(self.memory, self._stopped, self.threads)
+        gathering = self._gathering = Gathering(self.memory, self._stopped)
 
-        def begin(task: Any) -> Attempt:
+        def compute(task: Any) -> Attempt:
             try:
                 with gathering.desks:
                     return attempt(work, task, self)
             finally:
                 gathering.end()
 
+        def submit(task: Any) -> Future[Attempt]:
+            gathering.begin()
+            return pool.submit(compute, task)
+
         try:
-            while True:
-                gathering.begin()  # nothing is played before all pieces were handed out
-                for task in islice(remaining, PIECES_AT_ONCE - len(flying)):
-                    gathering.begin()
-                    flying[pool.submit(begin, task)] = task
-                gathering.end()
-                if not flying:
-                    return
-                finished, _ = wait(flying, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    yield Outcome(flying.pop(future), *future.result())
+            yield from work_off(tasks, submit, PIECES_AT_ONCE, gathering.handing_out)
         finally:
             self._stopped.set()  # pieces that nobody waits for end between two launches
             gathering.close()

@@ -23,7 +23,6 @@ from influential_bandits.gpu.toolkit import (
     with_heap,
     without_contraction,
 )
-from influential_bandits.numerics.code_cache import folders
 
 
 class Source(Protocol):
@@ -128,14 +127,6 @@ class Launcher:
         except cuda_errors() as error:
             raise _lost(error) from error
         return found
-
-
-def is_compiled(source: Source, device: int) -> bool:
-    """Tell whether a kernel is in memory, or on disk for some processor."""
-    if is_simulated() or (source.digest, device) in made:
-        return True
-    name = KernelCache(source.digest).name
-    return any(any(folder.glob(f"{name}-*")) for folder in folders())
 
 
 def _compiled(source: Source, arguments: list[Any]) -> Any:

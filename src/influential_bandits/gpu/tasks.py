@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from influential_bandits.gpu.kernels import (
     THREADS_PER_BLOCK,
     Game,
 )
-from influential_bandits.gpu.launching import Launcher, is_compiled
+from influential_bandits.gpu.launching import Launcher
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.policies.compiled import Layout
 from influential_bandits.policies.contract import Policy
@@ -151,8 +151,6 @@ class Batch:
     horizon: int
     device: int
 
-    compiler: ClassVar[str] = "influential_bandits.gpu.compile_job"
-
     @property
     def runs(self) -> int:
         """How many runs it plays."""
@@ -194,15 +192,6 @@ class Batch:
             numbers=np.concatenate([batch.numbers for batch in all_of_them]),
             outputs=[output for batch in all_of_them for output in batch.outputs],
         )
-
-    def is_compiled(self) -> bool:
-        """Tell whether its kernel need not be compiled."""
-        return any(is_compiled(game, self.device) for game in self.game.variants())
-
-    def job(self) -> tuple[Any, ...]:
-        """Return what :mod:`compile_job` needs."""
-        records = self.game.records_choices, self.game.records_losses
-        return self.policy, self.instances[0], self.noise, self.horizon, records, self.device
 
     def prepare(self) -> tuple[Launcher, dict[str, Any]]:
         """Compile the kernel; return what launches it, and the arrays on the card."""
