@@ -83,7 +83,7 @@ class InfluentialBanditEnv(gymnasium.Env[Observation, np.int64]):
         n_arms, spaces = self.instance.n_arms, gymnasium.spaces
         loss = spaces.Box(-np.inf, np.inf, (1,), np.float64)
         counts = spaces.Box(0, self.horizon, (n_arms,), np.int64)
-        seen = loss if observe == "loss" else spaces.Dict({"loss": loss, "counts": counts})
+        seen: Any = loss if observe == "loss" else spaces.Dict({"loss": loss, "counts": counts})
         self.action_space, self.observation_space = spaces.Discrete(n_arms), seen
         self._play: Environment | None = None
 
