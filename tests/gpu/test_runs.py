@@ -14,8 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from influential_bandits.gpu.choices import choose_by_estimates
-from influential_bandits.gpu.estimates import make_root
+from influential_bandits.gpu.estimates import choose_by_estimates, make_root
 
 pytest.importorskip("numba_cuda", reason="the extra gpu")
 

@@ -19,6 +19,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -196,17 +197,12 @@ class DaskExecution(Execution):
             yield from self._outcomes(work, [task])
 
     def _outcomes(self, work: Work, tasks: Iterable[Any]) -> Iterator[Outcome]:
-        remaining, more = iter(tasks), True
+        remaining = iter(tasks)
         flying: dict[str, tuple[Any, Any]] = {}
         finished: SimpleQueue[str] = SimpleQueue()
         try:
             while True:
-                while more and len(flying) < self._room():
-                    try:
-                        task = next(remaining)
-                    except StopIteration:
-                        more = False
-                        break
+                for task in islice(remaining, max(0, self._room() - len(flying))):
                     future = self._submit(_attempt_there, work, task)
                     flying[future.key] = task, future
                     future.add_done_callback(lambda done: finished.put(done.key))
@@ -241,7 +237,7 @@ class DaskExecution(Execution):
             if progress is not None:
                 progress.close()
 
-    def run(self, tasks: Sequence[Task], progress: Progress) -> None:
+    def run(self, tasks: Sequence[Any], progress: Progress) -> None:
         """Let the cluster do whole tasks, and take their results."""
         try:
             for number, results in enumerate(self.map(_play, tasks)):

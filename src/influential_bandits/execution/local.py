@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
-from types import TracebackType
 from typing import Any
 
 from influential_bandits.checks import abbreviate, is_real, whole_number
@@ -21,7 +19,6 @@ from influential_bandits.execution.base import (
     Outcome,
     Steps,
     Stoppable,
-    Task,
     Work,
     attempt,
 )
@@ -86,7 +83,7 @@ class LocalExecution(Execution):
     ) -> Iterator[Any]:
         return map_in_order(work, tasks, self.threads, progress)
 
-    def run(self, tasks: Sequence[Task], progress: Progress) -> None:
+    def run(self, tasks: Sequence[Any], progress: Progress) -> None:
         run_tasks([Stoppable(task, self._stopped) for task in tasks], self.threads, progress)
 
 
@@ -155,7 +152,6 @@ def run_tasks(tasks: Sequence[Steps], threads: int | None, progress: Progress) -
             stop.set()
             _end(pool)
             if isinstance(error, KeyboardInterrupt):
-                sys.excepthook = _one_line(sys.excepthook)
                 done = 100 * progress.done // max(progress.total, 1)
                 cause = str(error) or "stopped by Ctrl-C"
                 raise Interrupted(f"{cause} after {done} % of {progress.label}") from None
@@ -204,18 +200,6 @@ def _end(pool: ThreadPoolExecutor) -> None:
         except KeyboardInterrupt:
             continue
         return
-
-
-def _one_line(hook: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an exception hook that shows an interruption nobody caught in one line."""
-
-    def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if issubclass(kind, Interrupted):
-            print(error, file=sys.stderr)
-        else:
-            hook(kind, error, trace)
-
-    return show
 
 
 def count_threads(threads: int | None) -> int:

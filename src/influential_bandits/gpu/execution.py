@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, cast
+from typing import Any
 
 from influential_bandits.checks import whole_number
 from influential_bandits.errors import InvalidInput
@@ -13,8 +13,8 @@ from influential_bandits.execution.base import (
     Attempt,
     Execution,
     Outcome,
+    Steps,
     Stoppable,
-    Task,
     Work,
     attempt,
 )
@@ -26,8 +26,8 @@ from influential_bandits.execution.local import (
     work_off,
 )
 from influential_bandits.execution.progress import Progress
-from influential_bandits.gpu.gathering import Gathering, Joinable
-from influential_bandits.gpu.tasks import gpu_tasks, require_playable
+from influential_bandits.gpu.gathering import Gathering
+from influential_bandits.gpu.tasks import Batch, gpu_tasks, require_playable
 from influential_bandits.gpu.toolkit import free_memory, is_simulated, require_device
 
 SHARE = 0.8  # of the memory that is free: the rest is for kernels and for others
@@ -101,7 +101,7 @@ class GpuExecution(Execution):
     def __repr__(self) -> str:
         return f"GpuExecution(device={self.number})"
 
-    def cut(self, simulation: Any) -> Sequence[Task]:
+    def cut(self, simulation: Any) -> Sequence[Steps]:
         """Return batches for the graphics processor; few runs are left to the cores."""
         if not self.plays(simulation.runs):
             return simulation.tasks_for_cores(self.threads)
@@ -142,10 +142,11 @@ class GpuExecution(Execution):
         """Compute on this computer's threads: parts of fits are not for graphics processors."""
         return map_in_order(work, tasks, self.threads, progress)
 
-    def run(self, tasks: Sequence[Task], progress: Progress) -> None:
+    def run(self, tasks: Sequence[Any], progress: Progress) -> None:
         """Work off tasks one after the other, or with those of other pieces of a study."""
         gathering = self._gathering
-        if gathering is not None and all(hasattr(task, "join") for task in tasks):
-            gathering.play(cast("Sequence[Joinable]", tasks))
+        batches = [task for task in tasks if isinstance(task, Batch)]
+        if gathering is not None and len(batches) == len(tasks):
+            gathering.play(batches)
         else:
             run_tasks([Stoppable(task, self._stopped) for task in tasks], 1, progress)

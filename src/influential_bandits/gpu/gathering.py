@@ -11,33 +11,18 @@ import time
 from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from influential_bandits.errors import InfluentialBanditsError
-from influential_bandits.execution.base import Stoppable, Task
+from influential_bandits.execution.base import Stoppable
+
+if TYPE_CHECKING:
+    from influential_bandits.gpu.tasks import Batch
 
 SILENCE = 0.5  # seconds without a further task, after which those at hand are played
 ENOUGH_RUNS = 1 << 15  # are played at once, so that pieces go on while others are played
 GROUPS_AT_ONCE = 8  # small ones leave room for others
 DESKS = 4  # pieces that compute here at a time: a thousand threads would wait for each other
-
-
-class Joinable(Task, Protocol):
-    """A task that others can join."""
-
-    @property
-    def runs(self) -> int:
-        """How many runs it plays."""
-
-    @property
-    def bytes_on_card(self) -> int:
-        """How much memory it takes there."""
-
-    def likeness(self) -> Hashable:
-        """Return what tasks have in common that can be played as one."""
-
-    def join(self, others: Sequence[Any]) -> Task:
-        """Return the task that does the work of this and of others like it."""
 
 
 class Gathering:
@@ -56,7 +41,7 @@ class Gathering:
         self.stopped = stopped
         self.desks = threading.Semaphore(DESKS)
         self._changed = threading.Condition()
-        self._waiting: list[tuple[Any, Future[None]]] = []
+        self._waiting: list[tuple[Batch, Future[None]]] = []
         self._at_work = self._idle = 0  # pieces, and those of them that wait
         self._last = 0.0  # when a task has come
         self._closed = False
@@ -84,7 +69,7 @@ class Gathering:
         finally:
             self.end()
 
-    def play(self, tasks: Sequence[Joinable]) -> None:
+    def play(self, tasks: Sequence[Batch]) -> None:
         """Wait until the tasks of a piece are done; others have its desk meanwhile."""
         futures = [Future[None]() for _ in tasks]
         with self._changed:
@@ -130,7 +115,7 @@ class Gathering:
             for group in self._groups(taken):
                 self._players.submit(self._play_group, group)
 
-    def _groups(self, taken: list[tuple[Any, Future[None]]]) -> list[list[Any]]:
+    def _groups(self, taken: list[tuple[Batch, Future[None]]]) -> list[list[Any]]:
         """Return tasks that can be joined, as many as fit the memory."""
         groups: list[list[Any]] = []
         open_groups: dict[Hashable, tuple[list[Any], int]] = {}

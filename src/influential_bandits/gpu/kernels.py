@@ -18,9 +18,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from influential_bandits.gpu.choices import choose_by_estimates
 from influential_bandits.gpu.device_code import DeviceCode, reaches, same
-from influential_bandits.gpu.estimates import root_estimate
+from influential_bandits.gpu.estimates import choose_by_estimates, root_estimate
 from influential_bandits.gpu.registers import array_makers
 from influential_bandits.gpu.scratch import Room, scratch_arrays
 from influential_bandits.gpu.toolkit import cuda, is_simulated, jit
@@ -104,6 +103,12 @@ class Game:
     def n_arms(self) -> int:
         """Number of arms."""
         return int(self.layout.config[0])
+
+    @property
+    def likeness(self) -> tuple[Any, ...]:
+        """What instances of one simulation must have in common to be played by one kernel."""
+        layout = self.layout
+        return self.kind, self.rank, self.fading, layout.tag.digest, layout.table.tobytes()
 
     @cached_property
     def fields(self) -> list[tuple[str, str, int, tuple[int, ...], bool]]:
