@@ -49,31 +49,23 @@ def test_the_environment_is_registered():
     assert isinstance(gymnasium.make(NAME).unwrapped, ib.InfluentialBanditEnv)
 
 
-def test_importing_the_package_after_gymnasium_registers_the_environment():
-    script = "import gymnasium, influential_bandits; print(gymnasium.make('{}').spec.id)"
-    assert run(script.format(NAME)) == [NAME]
+IMPORTS = {
+    "the package after gymnasium": "import gymnasium, influential_bandits; name = '{}'",
+    "the package by gymnasium": "import gymnasium; name = 'influential_bandits:{}'",
+    "gymnasium after the package": (
+        "import influential_bandits as ib, gymnasium; ib.counterexample(); name = '{}'"
+    ),
+    "the module by gymnasium, after all": (
+        "import influential_bandits as ib; ib.counterexample(); import gymnasium; "
+        "name = 'influential_bandits.world.gym:{}'"
+    ),
+}
 
 
-def test_gymnasium_imports_the_package_that_is_named_before_the_environment():
-    script = "import gymnasium; print(gymnasium.make('influential_bandits:{}').unwrapped.horizon)"
-    assert run(script.format(NAME)) == ["1000"]
-
-
-def test_importing_gymnasium_after_the_package_registers_with_the_first_name_in_use():
-    script = (
-        "import influential_bandits as ib, gymnasium; "
-        "print(gymnasium.make('{}', instance=ib.counterexample(), horizon=7).unwrapped.horizon)"
-    )
-    assert run(script.format(NAME)) == ["7"]
-
-
-def test_the_module_that_is_named_registers_whatever_was_imported_and_used_before():
-    script = (
-        "import influential_bandits as ib; instance = ib.counterexample(); import gymnasium; "
-        "env = gymnasium.make('influential_bandits.world.gym:{}', instance=instance, horizon=7); "
-        "print(env.unwrapped.horizon)"
-    )
-    assert run(script.format(NAME)) == ["7"]
+@pytest.mark.parametrize("imports", IMPORTS.values(), ids=IMPORTS)
+def test_the_environment_is_registered_whatever_is_imported_first(imports):
+    play = "print(gymnasium.make(name, horizon=7).unwrapped.horizon)"
+    assert run(f"{imports.format(NAME)}; {play}") == ["7"]
 
 
 def test_the_package_does_not_import_gymnasium_by_itself():

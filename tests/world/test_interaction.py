@@ -342,35 +342,6 @@ def test_an_unknown_kind_is_refused(refused):
         interaction_from_json({"kind": "tensor"})
 
 
-SPARSE = {
-    "kind": "sparse",
-    "n_arms": 2,
-    "values": [1.0, 1.0],
-    "columns": [0, 1],
-    "offsets": [0, 1, 2],
-    "vouched": False,
-}
-
-
-@pytest.mark.parametrize(
-    ("field", "bad"),
-    [
-        ("n_arms", "x"),
-        ("n_arms", -1),
-        ("values", ["x", 1.0]),
-        ("values", [1.0]),
-        ("columns", [0.5, 1]),
-        ("offsets", [0, 2, 1]),
-    ],
-)
-def test_sparse_data_that_make_no_sense_are_refused(field, bad, refused):
-    with refused(InvalidInstance):
-        interaction_from_json({**SPARSE, field: bad})
-
-
-# Size
-
-
 # --- as an array ---
 
 
@@ -400,18 +371,30 @@ def test_a_matrix_too_large_to_be_meant_says_what_it_would_take(refused):
         np.asarray(wide)
 
 
-OFFSETS = [[0, -(2**31), 4, 0], [0, 2, 4, -1], [0, 2, -1, 0], [0, 4, 2, 5], [1, 2, 4, 5], [0, 2, 4]]
-
-
-@pytest.mark.parametrize("offsets", OFFSETS, ids=str)
-def test_rows_of_a_sparse_file_are_where_they_can_be(offsets):
+@pytest.mark.parametrize(
+    ("field", "bad"),
+    [
+        ("n_arms", "x"),
+        ("n_arms", -1),
+        ("values", ["x", 1.0, 1.0, 1.0, 1.0]),
+        ("values", [1.0]),
+        ("columns", [0.5, 1, 0, 1, 2]),
+        ("offsets", [0, -(2**31), 4, 0]),
+        ("offsets", [0, 2, 4, -1]),
+        ("offsets", [0, 2, -1, 0]),
+        ("offsets", [0, 4, 2, 5]),
+        ("offsets", [1, 2, 4, 5]),
+        ("offsets", [0, 2, 4]),
+    ],
+    ids=str,
+)
+def test_rows_of_a_sparse_file_are_where_they_can_be(field, bad):
     """SciPy takes such offsets on trust, and reads and writes wherever they lead."""
     matrix = ib.SparseInteraction(
         scipy.sparse.csr_array([[0.3, -0.1, 0], [-0.1, 0.2, 0], [0, 0, 0.1]])
     )
-    data = matrix.to_json() | {"offsets": offsets}
     with pytest.raises(InvalidInstance, match="broken"):
-        interaction_from_json(data)
+        interaction_from_json(matrix.to_json() | {field: bad})
 
 
 def test_a_sparse_matrix_that_was_broken_by_hand_is_refused():

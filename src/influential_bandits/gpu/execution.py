@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -18,13 +17,7 @@ from influential_bandits.execution.base import (
     Work,
     attempt,
 )
-from influential_bandits.execution.local import (
-    LocalExecution,
-    count_threads,
-    map_in_order,
-    run_tasks,
-    work_off,
-)
+from influential_bandits.execution.local import LocalExecution, run_tasks, work_off
 from influential_bandits.execution.progress import Progress
 from influential_bandits.gpu.gathering import Gathering
 from influential_bandits.gpu.tasks import Batch, gpu_tasks, require_playable
@@ -36,7 +29,7 @@ FEW_RUNS = 8  # below, cores are faster: one thread of a graphics processor is s
 RUNS_PER_CORE = 64  # of a study: with fewer, all cores together are faster as well
 
 
-class GpuExecution(Execution):
+class GpuExecution(LocalExecution):
     """Play runs on a graphics processor, one a thread; needs the extra ``gpu``.
 
     It pays for many runs: 100,000 keep a large graphics processor busy, and ten do not. Fewer than
@@ -62,6 +55,7 @@ class GpuExecution(Execution):
     """
 
     def __init__(self, device: int = 0, memory: int | None = None) -> None:
+        super().__init__()
         self.number = whole_number("device", device, 0)
         self.device = require_device(self.number)
         free = int(SHARE * free_memory())
@@ -74,18 +68,13 @@ class GpuExecution(Execution):
                 )
             free = asked
         self.memory = free
-        self._stopped = threading.Event()
         self._gathering: Gathering | None = None  # of pieces that are worked on
-        self._cores = LocalExecution(self.threads)
+        self._cores = LocalExecution()
 
     @property
     def room(self) -> int:
         """Bytes for one batch of runs: several are played at a time where there are pieces."""
         return self.memory if self._gathering is None else self._gathering.room
-
-    def plays(self, runs: int) -> bool:
-        """Tell whether so many runs are played here, or on this computer's cores."""
-        return runs >= FEW_RUNS or is_simulated()
 
     def for_study(self, runs: int | None = None) -> Execution:
         """Return this computer's cores for a study of few runs: they are through sooner."""
@@ -93,17 +82,12 @@ class GpuExecution(Execution):
             return self
         return self._cores
 
-    @property
-    def threads(self) -> int:
-        """How many threads this computer has for what is not played: all cores."""
-        return count_threads(None)
-
     def __repr__(self) -> str:
         return f"GpuExecution(device={self.number})"
 
     def cut(self, simulation: Any) -> Sequence[Steps]:
         """Return batches for the graphics processor; few runs are left to the cores."""
-        if not self.plays(simulation.runs):
+        if simulation.runs < FEW_RUNS and not is_simulated():
             return simulation.tasks_for_cores(self.threads)
         require_playable(simulation)
         return gpu_tasks(simulation, self.number, self.room)
@@ -133,20 +117,12 @@ class GpuExecution(Execution):
             self._stopped.clear()
             self._gathering = None
 
-    def map(
-        self,
-        work: Callable[[Any], Any],
-        tasks: Iterable[Any],
-        progress: Progress | None = None,
-    ) -> Iterator[Any]:
-        """Compute on this computer's threads: parts of fits are not for graphics processors."""
-        return map_in_order(work, tasks, self.threads, progress)
-
     def run(self, tasks: Sequence[Any], progress: Progress) -> None:
-        """Work off tasks one after the other, or with those of other pieces of a study."""
+        """Work off batches one after the other, or with those of other pieces of a study."""
         gathering = self._gathering
         batches = [task for task in tasks if isinstance(task, Batch)]
         if gathering is not None and len(batches) == len(tasks):
             gathering.play(batches)
         else:
-            run_tasks([Stoppable(task, self._stopped) for task in tasks], 1, progress)
+            threads = 1 if batches else self.threads
+            run_tasks([Stoppable(task, self._stopped) for task in tasks], threads, progress)

@@ -288,11 +288,9 @@ def _calls(policy: dict[str, Any]) -> dict[str, Any]:
     return {"init": init, "select": select, "pulled": pulled, "observed": observed}
 
 
-def _write(game: Game) -> list[str]:
-    """Return the lines of the kernel's source."""
-    load, save = [], []
-    names = []
-    use = game.registers and _fits_registers(game)
+def _numbers(game: Game, use: bool) -> tuple[list[str], list[str], list[str]]:
+    """Return lines that bring all numbers of a run to its thread, and back, and fields of s."""
+    load, save, names = [], [], []
     for name, dtype, start, shape, known in game.fields:
         if known:
             names.append(f"shaped(known_{name}[number], {shape})")
@@ -308,6 +306,12 @@ def _write(game: Game) -> list[str]:
         save += lines[1]
     load += _place("memo", "float64", game.layout.memo_size, use)
     load += _world(game, use)
+    return load, save, names
+
+
+def _write(game: Game) -> list[str]:
+    """Return the lines of the kernel's source."""
+    load, save, names = _numbers(game, game.registers and _fits_registers(game))
     config = [str(game.n_arms)]
     for place, value in enumerate(game.layout.config[1:]):
         config.append(f"parameters[{place}]" if isinstance(value, float) else repr(value))

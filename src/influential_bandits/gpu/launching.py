@@ -167,8 +167,8 @@ def _rebuilt(states: Any) -> Any:
 
 
 def _writeable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    kept = np.ascontiguousarray(array)
-    return kept if kept.flags.writeable else kept.copy()
+    contiguous = np.ascontiguousarray(array)
+    return contiguous if contiguous.flags.writeable else contiguous.copy()
 
 
 def _lost(error: Exception) -> GpuError:

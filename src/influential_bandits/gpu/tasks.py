@@ -102,8 +102,7 @@ def _parts(
 ) -> Iterator[tuple[list[int], slice]]:
     """Yield the instances and the seeds of each part that fits."""
     state = game.layout.sizes["int64"] + game.layout.sizes["float64"]
-    kept = [whole.counts, whole.loss, whole.choices, whole.losses]
-    results = sum(array.itemsize * int(np.prod(array.shape[2:])) for array in kept)
+    results = sum(array.itemsize * int(np.prod(array.shape[2:])) for array in whole[1:])
     run = 8 * (state + sum(game.progress_sizes.values()) + 12) + results
     world = max(sum(array.nbytes for array in instances[i].world[1:5]) for i in members)
     known = sum(values.nbytes for values in game.layout.known.values())
@@ -314,14 +313,10 @@ class Batch:
     def _take(self, launcher: Launcher, arrays: dict[str, Any]) -> None:
         """Bring the results home."""
         many = len(self.seeds)
-        kept = {"kept_counts": 1}
-        if self.game.fading:
-            kept["kept_loss"] = 2
-        if self.game.records_choices:
-            kept["choices"] = 3
-        if self.game.records_losses:
-            kept["losses"] = 4
-        for name, place in kept.items():
-            found = launcher.fetch(arrays[name])
-            for i, output in enumerate(self.outputs):
-                output[place][...] = found[i * many : (i + 1) * many]
+        names = ("kept_counts", "kept_loss", "choices", "losses")
+        kept = (True, self.game.fading, self.game.records_choices, self.game.records_losses)
+        for place, (name, is_kept) in enumerate(zip(names, kept, strict=True), 1):
+            if is_kept:
+                values = launcher.fetch(arrays[name])
+                for i, output in enumerate(self.outputs):
+                    output[place][...] = values[i * many : (i + 1) * many]

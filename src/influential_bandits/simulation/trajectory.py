@@ -132,9 +132,9 @@ class Trajectory(Framed):
             )
         others: Any = [against] * len(self.instances)
         if not isinstance(against, str):
-            given = real_array("the counts to compare with", against)
+            benchmark = real_array("the counts to compare with", against)
             try:
-                others = np.broadcast_to(given, self.counts.shape)
+                others = np.broadcast_to(benchmark, self.counts.shape)
             except ValueError:
                 raise InvalidInput(
                     f"the counts to compare with must fit the shape {self.counts.shape}"
@@ -184,10 +184,10 @@ class Trajectory(Framed):
 
     def _known_regret(self) -> Floats:
         """Return the regret, (instances, seeds, checkpoints); NaN where there is no number."""
-        found = np.full(self.counts.shape[:-1], np.nan)
+        values = np.full(self.counts.shape[:-1], np.nan)
         if self.scenario is not None and self.scenario.restricts_arms:
-            return found
-        for instance, counts, out in zip(self.instances, self.counts, found, strict=True):
+            return values
+        for instance, counts, out in zip(self.instances, self.counts, values, strict=True):
             with suppress(NotApplicable):  # fading, or indefinite with many arms
                 try:
                     out[...] = regret(instance, counts)
@@ -195,7 +195,7 @@ class Trajectory(Framed):
                     for place in np.ndindex(out.shape):
                         with suppress(NotCertified):
                             out[place] = regret(instance, counts[place])
-        return found
+        return values
 
     def plot(self, ax: Axes | None = None, label: str | None = None) -> Axes:
         """Draw mean regret against the horizon on log scales, with 95 % confidence intervals.

@@ -395,12 +395,12 @@ class Population(StoredValue):
             raise InvalidInstance(
                 f"the population file has an entry that means nothing: {abbreviate(min(unknown))}"
             )
-        made = cls(**entries, definite=False)
+        population = cls(**entries, definite=False)
         for name in ("interaction", "covariance"):
-            given = np.array(entries[name], np.float64)
-            if given.ndim == 2 and not np.array_equal(given, given.T):  # not even by rounding
+            matrix = np.array(entries[name], np.float64)
+            if matrix.ndim == 2 and not np.array_equal(matrix, matrix.T):  # not even by rounding
                 raise InvalidInstance(f"the {name} of the population file is not symmetric")
-        return made
+        return population
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle by making it again, so that a copy cannot be changed either."""
