@@ -55,9 +55,9 @@ class Flight(NamedTuple):
 def make_flight(keys: npt.NDArray[np.uint64], places: int, memo: int) -> Flight:
     """Return room for so many losses of each run; none is under way."""
     shape = (len(keys), places)
-    lists = (np.full(shape, NOBODY, np.int64) for _ in range(3))
-    pull, arm = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    return Flight(*lists, pull, arm, np.zeros(shape), np.zeros((*shape, memo)), keys)
+    first, last, after = (np.full(shape, NOBODY, np.int64) for _ in range(3))
+    pull, arm = (np.zeros(shape, np.int64) for _ in range(2))
+    return Flight(first, last, after, pull, arm, np.zeros(shape), np.zeros((*shape, memo)), keys)
 
 
 @inlined
