@@ -175,18 +175,16 @@ def test_representations_of_an_exact_matrix_agree_exactly(f):
         assert made.definite
 
 
-@given(factors(), st.integers(0, 2**32 - 1))
-def test_representations_agree_up_to_rounding(f, seed):
-    x = np.random.default_rng(seed).normal(size=len(f))
+@given(factors())
+def test_representations_agree_up_to_rounding(f):
     arms, rank = f.shape
     size = np.abs(f) @ np.abs(f).T
-    # Each entry, and each product with x, takes at most arms + rank products and as many sums.
+    # Each entry takes at most arms + rank products and as many sums.
     bound = 2 * (arms + rank) * EPSILON
     dense, low_rank, sparse = (interaction(f, kind) for kind in KINDS)
     for other in (low_rank, sparse):
         assert (np.abs(other.to_dense() - dense.to_dense()) <= bound * size).all()
         assert (np.abs(other.diagonal - dense.diagonal) <= bound * np.diagonal(size)).all()
-        assert (np.abs(other.times(x) - dense.times(x)) <= bound * (size @ np.abs(x))).all()
         assert abs(other.max_abs - dense.max_abs) <= bound * size.max()
 
 

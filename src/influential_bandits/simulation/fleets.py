@@ -25,7 +25,6 @@ from influential_bandits.world.population import Population, Users
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-APART_BYTES = 1 << 30  # for posteriors of users who differ in A
 STEP = 20_000  # rounds between two looks at the progress bar and at Ctrl-C
 
 
