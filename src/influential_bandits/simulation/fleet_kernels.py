@@ -18,7 +18,7 @@ from influential_bandits.policies.foresight.users import (
     note_pull,
     note_time,
 )
-from influential_bandits.simulation.scenario_kernels import NOBODY, Flight, put_off, take_due
+from influential_bandits.simulation.scenario_kernels import END, Flight, put_off, take_due
 from influential_bandits.world.dynamics import (
     DENSE,
     Progress,
@@ -58,7 +58,7 @@ def play_fleet(
     many = counts.shape[0]
     for r in range(first, last):
         place = take_due(flight, 0, r)
-        while place != NOBODY:
+        while place != END:
             u, arm, loss = flight.pull[0, place], flight.arm[0, place], flight.loss[0, place]
             note_loss(rules, shared, own, many, u, arm, flight.memo[0, place], loss)
             place = flight.after[0, place]

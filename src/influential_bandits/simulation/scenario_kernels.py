@@ -1,7 +1,7 @@
 """What a scenario does to a run, compiled: losses that come late, arms on offer, times of rounds.
 
 The loop of `kernels.py` calls this. Without a scenario, or without times, None is passed, and
-nothing that concerns them is compiled.
+nothing that concerns them is compiled. Fleets keep late losses in the same lists.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from influential_bandits.world.dynamics import Progress, elapse
 Bools = npt.NDArray[np.bool_]
 
 FIXED, UNIFORM, GEOMETRIC = 0, 1, 2  # delay laws
-NOBODY = -1  # the end of a list
+END = -1  # of a list
 
 
 class Rules(NamedTuple):
@@ -42,9 +42,9 @@ class Flight(NamedTuple):
     Lists are kept in the order of the pulls, one for each round to come.
     """
 
-    first: Ints  # (runs, places) head of the list of the losses that arrive in a round, or NOBODY
+    first: Ints  # (runs, places) head of the list of the losses that arrive in a round, or END
     last: Ints  # (runs, places) its end
-    after: Ints  # (runs, places) the next one of the same list, or NOBODY
+    after: Ints  # (runs, places) the next one of the same list, or END
     pull: Ints  # (runs, places) the round of the pull, or the user of a fleet whose pull it was
     arm: Ints  # (runs, places)
     loss: Floats  # (runs, places)
@@ -55,20 +55,20 @@ class Flight(NamedTuple):
 def make_flight(keys: npt.NDArray[np.uint64], places: int, memo: int) -> Flight:
     """Return room for so many losses of each run; none is under way."""
     shape = (len(keys), places)
-    first, last, after = (np.full(shape, NOBODY, np.int64) for _ in range(3))
+    first, last, after = (np.full(shape, END, np.int64) for _ in range(3))
     pull, arm = (np.zeros(shape, np.int64) for _ in range(2))
     return Flight(first, last, after, pull, arm, np.zeros(shape), np.zeros((*shape, memo)), keys)
 
 
 @inlined
 def put_off(flight: Flight, run: int, t: int, due: int, pull: int, arm: int, loss: float) -> None:
-    """Put the loss of round t, less than all places before it is due, on its way."""
+    """Put the loss of round t on its way; it is due fewer rounds later than there are places."""
     places = flight.loss.shape[1]
     place, when = t % places, due % places
     flight.pull[run, place], flight.arm[run, place] = pull, arm
     flight.loss[run, place] = loss
-    flight.after[run, place] = NOBODY
-    if flight.first[run, when] == NOBODY:
+    flight.after[run, place] = END
+    if flight.first[run, when] == END:
         flight.first[run, when] = place
     else:
         flight.after[run, flight.last[run, when]] = place
@@ -77,10 +77,10 @@ def put_off(flight: Flight, run: int, t: int, due: int, pull: int, arm: int, los
 
 @inlined
 def take_due(flight: Flight, run: int, t: int) -> int:
-    """Return the place of the first loss that arrives in round t, or NOBODY; forget the list."""
+    """Return the place of the first loss that arrives in round t, or END; forget the list."""
     when = t % flight.loss.shape[1]
     place = flight.first[run, when]
-    flight.first[run, when] = NOBODY
+    flight.first[run, when] = END
     return place
 
 
@@ -239,7 +239,7 @@ def tell_late(
     if due <= rules.horizon:  # others would never be seen
         put_off(flight, run, t, due, t, arm, loss)
     place = take_due(flight, run, t)
-    while place != NOBODY:
+    while place != END:
         pull, chosen = flight.pull[run, place], flight.arm[run, place]
         noted = flight.memo[run, place, : course.memo_size]
         observed(tag, c, s, pull, chosen, noted, flight.loss[run, place])
