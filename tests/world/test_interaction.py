@@ -1,8 +1,5 @@
 """Interactions: what is accepted, and the same matrix in three representations."""
 
-import copy
-import pickle
-
 import numpy as np
 import pytest
 import scipy.sparse
@@ -260,20 +257,6 @@ def test_no_array_of_an_interaction_can_be_written(kind):
                 array[(0,) * array.ndim] = 5
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "copied",
-    [copy.copy, copy.deepcopy, *(lambda x, p=p: pickle.loads(pickle.dumps(x, p)) for p in (2, 5))],
-    ids=["copy", "deepcopy", "pickle 2", "pickle 5"],
-)
-def test_a_copy_is_equal_and_as_immutable(kind, copied):
-    made = interaction(np.eye(2), kind)
-    again = copied(made)
-    assert again == made
-    assert again.definite
-    assert not again.values.flags.writeable
-
-
 @pytest.mark.parametrize(
     ("make", "given"),
     [
@@ -309,23 +292,6 @@ def test_the_given_sparse_matrix_is_left_as_it_was():
 
 
 # Equality, hash and files
-
-
-def test_interactions_differ_in_numbers_shape_and_representation():
-    different = [
-        ib.DenseInteraction(np.eye(2)),
-        ib.DenseInteraction(2 * np.eye(2)),
-        ib.DenseInteraction(np.eye(3)),
-        ib.LowRankInteraction(np.eye(2)),
-        ib.LowRankInteraction([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]),
-        ib.SparseInteraction(np.eye(2)),
-        ib.SparseInteraction([[1.0, 1.0], [1.0, 1.0]]),
-    ]
-    for i, one in enumerate(different):
-        for j, other in enumerate(different):
-            assert (one == other) is (i == j)
-    assert len(set(different)) == len(different)
-    assert different[0] != "something else"
 
 
 def test_zeros_of_both_signs_are_equal_and_hash_alike():

@@ -1,9 +1,7 @@
 """Populations: what is accepted, that users are drawn as stated, and in which order they come."""
 
-import copy
 import json
 import math
-import pickle
 
 import numba
 import numpy as np
@@ -109,36 +107,6 @@ def test_numbers_are_kept_and_none_can_be_changed():
 
 def test_a_number_is_the_variance_of_each_arm():
     assert ib.Population(SHARED, MEAN, 0.25).covariance.tolist() == (0.25 * np.eye(3)).tolist()
-
-
-@pytest.mark.parametrize("settings", [{}, SETTINGS, {"unlike": True}])
-def test_files_and_copies_are_equal(settings, tmp_path):
-    made = population(**settings)
-    made.save(tmp_path / "population.json")
-    copies = [
-        ib.Population.load(tmp_path / "population.json"),
-        copy.copy(made),
-        copy.deepcopy(made),
-        pickle.loads(pickle.dumps(made)),
-    ]
-    for again in copies:
-        assert again == made
-        assert hash(again) == hash(made)
-        assert repr(again) == repr(made)
-        assert again.to_json() == made.to_json()
-
-
-def test_populations_differ_in_every_part():
-    changes = [{}, {"unlike": True}, *({name: value} for name, value in SETTINGS.items())]
-    made = [population(**change) for change in changes]
-    made.append(ib.Population(2 * SHARED, MEAN, COVARIANCE))
-    made.append(ib.Population(SHARED, 2 * MEAN, COVARIANCE))
-    made.append(ib.Population(SHARED, MEAN, 2 * COVARIANCE))
-    # A law says nothing where every user stays 100 rounds; the two still are not the same thing.
-    for i, one in enumerate(made):
-        for j, other in enumerate(made):
-            assert (one == other) is (i == j)
-    assert len(set(made)) == len(made)
 
 
 @pytest.mark.parametrize(
