@@ -41,6 +41,7 @@ from influential_bandits.world.noise import (
 MOST_IN_REGISTERS = 12  # elements of an array; every access takes a selection among all
 MOST_NUMBERS = 110  # of a run that lies in registers: a thread has room for 127
 ROOM_OF_THREAD = 1 << 12  # numbers of an array that a policy makes in the memory of a thread
+ROOM_OF_HYPOTHESES = 512  # numbers of an array with three axes: Foresight has 8 · 5 · 8 at most
 FEW_ARMS = 4  # up to here the interaction is held in registers as well
 ROUNDS_OF_TABLE = 512  # a power of two
 BYTES_OF_THREAD = 1 << 14  # state in the memory of a thread; more lies in that of the card
@@ -249,8 +250,9 @@ def _room(game: Game) -> Room:
     shapes = [shape for _, _, _, shape, _ in game.fields]
     n_arms = game.n_arms
     return Room(
-        max([n_arms, 8, *(shape[0] for shape in shapes if len(shape) == 1)]),
-        max([n_arms**2, 16, *(math.prod(shape) for shape in shapes if len(shape) == 2)]),
+        max([n_arms, 16, *(shape[0] for shape in shapes if len(shape) == 1)]),
+        max([n_arms**2, 128, *(math.prod(shape) for shape in shapes if len(shape) == 2)]),
+        ROOM_OF_HYPOTHESES,
     )
 
 
