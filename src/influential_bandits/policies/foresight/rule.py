@@ -189,8 +189,9 @@ def remove_own(c: Any, own: Any, arm: int, variant: int, x: Floats) -> tuple[flo
     unlike = FIRST_DIFFERENCE
     for _ in range(1, difference):
         unlike *= STEP * STEP
-    matrix, solved = np.empty((x.size, x.size)), x.copy()
+    matrix, solved = np.empty((x.size, x.size)), np.empty(x.size)
     for j in range(x.size):
+        solved[j] = x[j]
         for k in range(j + 1):
             matrix[j, k] = own.products[arm, place(j, k) * c.memories + m]
         matrix[j, j] += 1.0 / (unlike * unlike if j > 0 else taste * taste)
