@@ -14,14 +14,12 @@ import sys
 import tempfile
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from typing import NamedTuple
 
 import influential_bandits as ib
 from benchmarks.timing import Bar, Row, within
 from influential_bandits.errors import GpuError, MissingExtra
 from influential_bandits.gpu import kernels
-from influential_bandits.gpu.compile_job import compile_job
 from influential_bandits.studies.compare.families import FAMILIES, FIRST_INSTANCE
 from influential_bandits.studies.compare.instance_runs import can_play, list_default_policies
 
@@ -261,10 +259,8 @@ def work_off(waiting, told):
 
 
 def compile_kernel(job, name):
-    """Compile and keep a kernel; what fails is told when it is played."""
-    family = FAMILIES[name]
-    with suppress(Exception):
-        compile_job((job.policy, family.make(0), family.noise, job.horizon, (True, True), 0))
+    """Compile a kernel, which is kept on disk; what fails is told when it is played."""
+    play(ib.GpuExecution(), job._replace(horizon=1), name)
 
 
 def make_worlds(name):

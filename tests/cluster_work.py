@@ -32,11 +32,6 @@ def deadly(task, threads):
     return task
 
 
-def deadly_later(task, threads):
-    time.sleep(0.2)
-    return deadly(task, threads)
-
-
 def slow(task, threads):
     time.sleep(0.3)
     return task

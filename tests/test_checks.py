@@ -35,6 +35,21 @@ def test_a_whole_number_beyond_its_bound_is_refused(value):
         whole_number("seed", value)
 
 
+@pytest.mark.parametrize("value", [True, np.True_, "1", None, 1.5, np.nan, np.inf, 1j, [1], 1e400])
+def test_what_is_no_whole_number_is_refused(value):
+    with pytest.raises(ib.errors.InvalidInput, match="seed must be a whole number, got"):
+        whole_number("seed", value)
+
+
+def test_whole_numbers_of_every_type_are_taken_from_the_least_on():
+    taken = [whole_number("n", value, 1) for value in (1, 1.0, 1e6, np.int8(3), np.float32(2))]
+    assert taken == [1, 1, 10**6, 3, 2]
+    assert {type(value) for value in taken} == {int}
+    for value in (0, -3, 0.0):
+        with pytest.raises(ib.errors.InvalidInput, match="n must be at least 1, got"):
+            whole_number("n", value, 1)
+
+
 INSTANCE = ib.counterexample()
 
 

@@ -19,7 +19,7 @@ GROUPS = {
     "learning": ("Learning from logs", "Models, the test of influence, plans."),
     "logs": ("Logs", "Reading events from files, tables and folders."),
     "studies": ("Comparisons", "Policies compared on families of instances."),
-    "execution": ("Where work is done", "Threads, processes, clusters, graphics processors."),
+    "execution": ("Where work is done", "Threads, clusters, graphics processors."),
     "data": ("Data sets", "MovieLens, and logs whose truth is known."),
     "live": ("The service", "Decisions over HTTP: server and client."),
     "random": ("Random numbers", "For policies and noises of your own."),

@@ -21,7 +21,6 @@ __version__ = "1.0.0"
 
 _NEEDS = {  # classes that an optional package is the base of
     "InfluentialBanditEnv": "gymnasium",
-    "InfluentialBanditVectorEnv": "gymnasium",
 }
 
 _load, _, _names = lazy_loader.attach_stub(__name__, __file__)

@@ -84,7 +84,6 @@ from .world.generators import linear_lower_bound as linear_lower_bound
 from .world.generators import random_instance as random_instance
 from .world.generators import recovery_instance as recovery_instance
 from .world.gym import InfluentialBanditEnv as InfluentialBanditEnv
-from .world.gym import InfluentialBanditVectorEnv as InfluentialBanditVectorEnv
 from .world.instance import Instance as Instance
 from .world.interaction import DenseInteraction as DenseInteraction
 from .world.interaction import LowRankInteraction as LowRankInteraction

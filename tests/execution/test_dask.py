@@ -56,8 +56,6 @@ def errors(outcomes):
 LOCAL = {
     "one thread": ib.LocalExecution(1),
     "two threads": ib.LocalExecution(2),
-    "side by side": ib.LocalExecution(2).for_study(),
-    "two processes": ib.LocalExecution(2, processes=2),
 }
 
 
@@ -108,21 +106,9 @@ def test_an_error_that_cannot_travel_sends_its_words(execution):
 
 
 @pytest.mark.long
-def test_a_process_that_dies_while_its_results_are_written_loses_nothing():
-    found = []
-    for outcome in LOCAL["two processes"].outcomes(work.deadly_later, range(5)):
-        found.append(outcome)
-        time.sleep(0.5)  # somebody writes
-    assert results(found) == {0: 0, 1: 1, 2: 2, 4: 4}
-    assert isinstance(errors(found)[3], ib.errors.TaskLost)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["two processes", "dask"])
-def test_a_task_that_kills_its_process_does_not_lose_the_others(name, request):
+def test_a_task_that_kills_its_process_does_not_lose_the_others(dask):
     """Dask tries it on four workers, one after the other, and starts each of them again."""
-    execution = LOCAL.get(name) or request.getfixturevalue("dask")
-    found = list(execution.outcomes(work.deadly, range(6)))
+    found = list(dask.outcomes(work.deadly, range(6)))
     ((task, error),) = errors(found).items()
     assert task == 3
     assert isinstance(error, ib.errors.TaskLost)
@@ -212,12 +198,6 @@ def test_progress_reaches_the_end(dask):
 def test_an_execution_that_is_none_is_refused(options, mentions, refused):
     with refused(ib.errors.InvalidInput, *mentions):
         ib.simulate(ib.counterexample(), ib.LCB(), 10, **options)
-
-
-@pytest.mark.parametrize("options", [{"threads": 0}, {"processes": 0}, {"processes": 1.5}])
-def test_an_execution_needs_threads_and_processes(options, refused):
-    with refused(ib.errors.InvalidInput, *options):
-        ib.LocalExecution(**options)
 
 
 # --- a cluster that was there before ---

@@ -15,6 +15,7 @@ import forked
 import pytest
 
 import influential_bandits as ib
+from influential_bandits.errors import InvalidInput
 from influential_bandits.execution import local as execution
 from influential_bandits.execution.progress import Progress
 
@@ -302,13 +303,13 @@ def walk(task, where):
 
 def test_pieces_are_worked_on_side_by_side():
     meeting = threading.Barrier(3)
-    where = ib.LocalExecution(3).for_study()
+    where = ib.LocalExecution(3)
     found = list(where.outcomes(lambda task, _: meeting.wait(10) >= 0 and task, range(1, 4)))
     assert sorted(outcome.result for outcome in found) == [1, 2, 3]
 
 
 def test_who_stops_listening_ends_the_pieces_at_work():
-    where = ib.LocalExecution(2).for_study()
+    where = ib.LocalExecution(2)
     long, short = Walk(10**6), Walk(1)
     outcomes = where.outcomes(walk, [long, short])
     assert next(outcomes).task is short
@@ -321,8 +322,7 @@ def test_who_stops_listening_ends_the_pieces_at_work():
     assert again.result == 0
 
 
-def test_one_thread_and_processes_work_as_they_were_told():
-    for where in (ib.LocalExecution(1), ib.LocalExecution(2, processes=2)):
-        assert where.for_study() is where
-    two = ib.LocalExecution(2)
-    assert two.for_study() is two.for_study(10**6) is two.for_study().for_study()
+@pytest.mark.parametrize("threads", [0, 1.5, 2**16, 2**63])
+def test_a_number_of_threads_that_no_computer_has_is_refused(threads, refused):
+    with refused(InvalidInput, "threads", str(threads)):
+        ib.LocalExecution(threads)

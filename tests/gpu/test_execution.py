@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import influential_bandits as ib
 from influential_bandits.cli import app
 from influential_bandits.errors import GpuError, InvalidInput, MissingExtra
+from influential_bandits.execution import local
 from influential_bandits.gpu import execution as gpu
 from influential_bandits.gpu import toolkit
 
@@ -53,7 +54,7 @@ def test_a_study_of_few_runs_is_for_cores(monkeypatch):
     monkeypatch.setattr(gpu, "require_device", lambda number: "the only one")
     monkeypatch.setattr(gpu, "free_memory", lambda: 1 << 30)
     monkeypatch.setattr(gpu, "is_simulated", lambda: False)
-    monkeypatch.setattr(gpu, "count_threads", lambda threads: 4)
+    monkeypatch.setattr(local, "count_threads", lambda threads: 4)
     card = ib.GpuExecution()
     assert card.for_study(4 * gpu.RUNS_PER_CORE) is card
     assert card.for_study() is card
@@ -62,7 +63,7 @@ def test_a_study_of_few_runs_is_for_cores(monkeypatch):
     assert cores.threads == 4
 
 
-@pytest.mark.parametrize("option", ["--jobs=2", "--processes=2", "--scheduler=tcp://x:1"])
+@pytest.mark.parametrize("option", ["--jobs=2", "--scheduler=tcp://x:1"])
 def test_options_of_other_engines_are_refused(option):
     pytest.importorskip("numba_cuda", reason="the extra gpu")
     result = CliRunner().invoke(app, ["reproduce", "--engine", "gpu", option])

@@ -14,8 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from influential_bandits.gpu.choices import choose_by_estimates
-from influential_bandits.gpu.estimates import make_root
+from influential_bandits.gpu.estimates import choose_by_estimates, make_root
 
 pytest.importorskip("numba_cuda", reason="the extra gpu")
 
@@ -121,15 +120,15 @@ def test_kernels_are_kept_on_disk_unless_they_cannot_be(tmp_path):
     code = (
         "import json\n"
         "from types import SimpleNamespace\n"
-        "from influential_bandits.gpu import kernel_cache, toolkit\n"
+        "from influential_bandits.gpu import launching, toolkit\n"
         "toolkit.cuda()\n"
         "class Linked:\n"
         "    def __reduce__(self):\n"
         "        raise RuntimeError('Cannot pickle CUDACodeLibrary with linking files')\n"
-        "class Kept(kernel_cache.KernelCache):\n"
+        "class Kept(launching.KernelCache):\n"
         "    def _name(self, sig):\n"
         "        return self.file_name(sig)\n"
-        "kernel_cache._rebuilt = lambda states: states\n"
+        "launching._rebuilt = lambda states: states\n"
         "context = SimpleNamespace(refresh=lambda: None)\n"
         "told = []\n"
         "for states in ({'code': Linked()}, {'code': 'ptx'}):\n"

@@ -1,4 +1,4 @@
-"""Finished pieces of studies and arenas, and trajectories, spoilt and read again."""
+"""Finished pieces of studies and arenas, spoilt and read again."""
 
 import os
 import shutil
@@ -9,7 +9,6 @@ import matplotlib.figure
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import influential_bandits as ib
 from hostile.judging import LOST, OTHER, demand, prepared, shared, tell
 from hostile.mutating import mutate_bytes
 from influential_bandits.studies.compare.compare import compare
@@ -181,40 +180,3 @@ def another(draw, value):
     if isinstance(value, float):
         return draw.choice((-value, value * 2, value + 1.0, 0.0, 1e300))
     return value + draw.choice((1, 2, 1000))
-
-
-@prepared
-def trajectory():
-    """Return a saved trajectory and all it holds."""
-    path = Path(shared) / f"trajectory {os.getpid()}.parquet"
-    worlds = [ib.random_instance(3, seed) for seed in (1, 2)]
-    how = {"seeds": [3, 1, 2], "checkpoints": [10, 20, 50], "record": "choices"}
-    run = ib.simulate(worlds, ib.LCB(), 50, ib.GaussianNoise(), **how)
-    run.save(path)
-    return path.read_bytes(), fields(ib.Trajectory.load(path))
-
-
-def fields(run):
-    arrays = ("seeds", "checkpoints", "counts", "expected_loss", "choices", "instance_numbers")
-    found = {name: getattr(run, name) for name in arrays}
-    found = {name: None if x is None else (x.shape, x.tolist()) for name, x in found.items()}
-    plain = (run.policy, run.noise, run.horizon, run.scenario, run.instances)
-    return found | {"settings": repr(plain), "instances": [x.to_json() for x in run.instances]}
-
-
-def play_trajectory(draw, home):
-    """Load a spoilt file: what comes is what was saved, or a refusal."""
-    data, expected = trajectory()
-    path = home / "run.parquet"
-    path.write_bytes(data)
-    if draw.random() < 0.5:
-        data, said = mutate_bytes(draw, data)
-        path.write_bytes(data)
-    else:
-        said = mutate_rows(draw, path)
-    tell(f"trajectory: {said}")
-    run = ib.Trajectory.load(path)
-    found = fields(run)
-    names = [name for name in expected if found[name] != expected[name]]
-    demand(not names, OTHER, f"loaded with other {', '.join(names)}")
-    run.regret()

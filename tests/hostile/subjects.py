@@ -19,7 +19,6 @@ SUBJECTS = {
     "extreme losses": Subject("losses", suite=15),
     "study pieces": Subject("pieces", "play_study", share=0.2, suite=5),
     "arena pieces": Subject("pieces", "play_arena", share=0.2, suite=5),
-    "trajectories": Subject("pieces", "play_trajectory", suite=20),
     "read errors": Subject("read_errors", share=0.1, suite=6),
     "killed saves": Subject("kills", "play_save", share=0.2, suite=8),
     "killed commands": Subject("kills", "play_command", share=0.03, suite=3, seconds=60.0),

@@ -1,5 +1,6 @@
 """What holds for every policy of the package, found by discovery."""
 
+import math
 from functools import cache
 
 import numpy as np
@@ -156,3 +157,37 @@ def test_losses_are_exact_sums_of_what_was_pulled(policy):
         total += losses[arm]
         losses += [[1.0, 1.0], [1.0, 2.0]][arm]
     assert run.loss()[0, 0, 0] == total
+
+
+@pytest.mark.parametrize(
+    ("code", "settings", "message"),
+    [
+        (ib.EpsilonGreedy, {"epsilon": 1.5}, "epsilon must be a number of at least 0 and at most"),
+        (ib.EpsilonGreedy, {"epsilon": -0.1, "decreasing": True}, "epsilon must be .* got -0.1"),
+        (ib.EpsilonGreedy, {"decreasing": 1}, "decreasing must be True or False, got 1"),
+        (ib.GaussianThompson, {"sigma": math.inf}, "above 0 and at most 1e\\+100, got inf"),
+        (ib.MOSS, {"alpha": "1"}, "alpha must be .* got '1'"),
+        (ib.MOSS, {"loss_range": True}, "loss_range must be a number above 0, got True"),
+        (ib.UCBV, {"bias": -1}, "bias must be a number of at least 0, got -1"),
+        (ib.EXP3, {"low": 1.0, "high": 1.0}, "high must be a number above 1, got 1"),
+        (ib.EXP3, {"low": math.nan}, "low must be a number"),
+        (ib.EXP3, {"low": -1e308}, "low must be a number of at least -1e\\+100"),
+        (ib.EXP3, {"high": 1e308}, "high must be a number above 0 and at most 1e\\+100"),
+        (ib.SlidingWindowLCB, {"window": 0}, "window must be at least 1, got 0"),
+        (ib.SlidingWindowLCB, {"xi": 0.0}, "xi must be a number above 0, got 0"),
+        (ib.DiscountedLCB, {"discount": 1.1}, "discount must be .* at most 1, got 1.1"),
+        (ib.DiscountedLCB, {"discount": 0}, "discount must be a number above 0"),
+        (ib.MUCB, {"window": 7}, "window must be even, got 7"),
+        (ib.MUCB, {"exploration": 0}, "exploration must be"),
+        (ib.MUCB, {"planned_rounds": 0.5}, "planned_rounds must be a whole number"),
+        (ib.RAWUCB, {"alpha": 0}, "alpha must be a number above 0, got 0"),
+        (ib.FEWA, {"sigma": math.nan}, "sigma must be a number above 0, got nan"),
+        (ib.REdUCB, {"epsilon": 0.6}, "epsilon must be .* at most 0.5, got 0.6"),
+        (ib.RLessUCB, {"sigma": 0}, "sigma must be a number above 0"),
+        (ib.DSEE, {"exploration": 0}, "exploration must be a number above 0, got 0"),
+    ],
+    ids=str,
+)
+def test_a_wrong_setting_is_refused(code, settings, message):
+    with pytest.raises(ib.errors.InvalidInput, match=message):
+        code(**settings)

@@ -111,20 +111,3 @@ def test_a_turn_of_mucb_passes_to_the_best_if_its_arm_is_not_eligible():
     assert agent.select() == 0
     assert agent.select([False, True, True]) == 1
     assert agent.select([False, False, True]) == 2
-
-
-@pytest.mark.parametrize(
-    ("make", "match"),
-    [
-        (lambda: ib.SlidingWindowLCB(0), "window must be at least 1, got 0"),
-        (lambda: ib.SlidingWindowLCB(xi=0.0), "xi must be a number above 0, got 0"),
-        (lambda: ib.DiscountedLCB(1.1), "discount must be .* at most 1, got 1.1"),
-        (lambda: ib.DiscountedLCB(0), "discount must be a number above 0"),
-        (lambda: ib.MUCB(window=7), "window must be even, got 7"),
-        (lambda: ib.MUCB(exploration=0), "exploration must be"),
-        (lambda: ib.MUCB(planned_rounds=0.5), "planned_rounds must be a whole number"),
-    ],
-)
-def test_a_wrong_setting_is_refused(make, match):
-    with pytest.raises(ib.errors.InvalidInput, match=match):
-        make()

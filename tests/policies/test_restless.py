@@ -64,8 +64,3 @@ def test_a_new_arm_is_pulled_once_and_explored_in_its_turn():
         choices.append(ticket.arm)
         agent.observe(ticket, 2.0)
     assert choices == [new, 0]
-
-
-def test_a_wrong_setting_is_refused():
-    with pytest.raises(ib.errors.InvalidInput, match="exploration must be a number above 0, got 0"):
-        ib.DSEE(exploration=0)

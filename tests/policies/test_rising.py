@@ -75,13 +75,3 @@ def test_rless_ucb_extrapolates_to_the_round(epsilon, latest):
     policy = ib.RLessUCB(epsilon, alpha=2.5, sigma=NOISE)
     rule = rule_of(epsilon, to_the_round)
     assert_follows(policy, rule, arms=ARMS, losses=LOSSES, latest=latest)
-
-
-@pytest.mark.parametrize("code", [ib.REdUCB, ib.RLessUCB])
-def test_a_wrong_setting_is_refused(code):
-    with pytest.raises(ib.errors.InvalidInput, match=r"epsilon must be .* at most 0.5, got 0.6"):
-        code(epsilon=0.6)
-    with pytest.raises(ib.errors.InvalidInput, match="alpha must be a number above 0"):
-        code(alpha=-1)
-    with pytest.raises(ib.errors.InvalidInput, match="sigma must be a number above 0"):
-        code(sigma=0)

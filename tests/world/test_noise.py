@@ -19,7 +19,6 @@ from hypothesis.extra import numpy as hnp
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput
 from influential_bandits.random import uniform
-from influential_bandits.world.noise import noise_from_json
 
 ERROR_RATE = 1e-6
 ROUNDS = 20_000
@@ -126,33 +125,6 @@ def test_recorded_noise_of_another_shape_is_refused(bad, mention, refused):
         ib.RecordedNoise(bad)
 
 
-@given(
-    st.one_of(
-        st.just(ib.NoNoise()),
-        scales.map(ib.GaussianNoise),
-        scales.map(ib.UniformNoise),
-        hnp.arrays(float, hnp.array_shapes(max_dims=2, max_side=5), elements=finite).map(
-            ib.RecordedNoise
-        ),
-    )
-)
-def test_json_gives_back_every_noise(noise):
-    again = noise_from_json(json.loads(json.dumps(noise.to_json(), allow_nan=False)))
-    assert type(again) is type(noise)
-    assert again == noise
-
-
-@pytest.mark.parametrize("number", [1, np.float32(0.5), np.float64(0.1), np.int64(2)])
-def test_json_gives_back_a_scale_of_every_type(number):
-    noise = ib.GaussianNoise(number)
-    assert noise_from_json(json.loads(json.dumps(noise.to_json()))) == noise
-
-
-def test_an_unknown_noise_is_refused(refused):
-    with refused(InvalidInput, "'PinkNoise'", "GaussianNoise", "UniformNoise"):
-        noise_from_json({"name": "PinkNoise"})
-
-
 # --- noises of the user's ---
 
 
@@ -240,13 +212,19 @@ def test_a_subclass_of_a_noise_of_the_package_may_say_what_is_observed():
     assert pulls(Renamed(2.0), [0, 1]) == pulls(ib.GaussianNoise(2.0), [0, 1])
 
 
-def test_a_noise_of_the_users_is_saved_by_its_full_name(refused):
-    noise = Laplace(np.float64(0.5))
-    data = json.loads(json.dumps(noise.to_json(), allow_nan=False))
-    assert data["name"].endswith("test_noise:Laplace")
-    assert noise_from_json(data) == noise
-    with refused(InvalidInput, "elsewhere:Pink", "import the module"):
-        noise_from_json({"name": "elsewhere:Pink"})
+@pytest.mark.parametrize(
+    ("noise", "expected"),
+    [
+        (ib.NoNoise(), {"name": "NoNoise"}),
+        (ib.GaussianNoise(np.float32(0.5)), {"name": "GaussianNoise", "sigma": 0.5}),
+        (ib.UniformNoise(np.int64(2)), {"name": "UniformNoise", "bound": 2.0}),
+        (ib.RecordedNoise([0.1]), {"name": "RecordedNoise", "values": [[0.1]]}),
+        (Laplace(np.float64(0.5)), {"name": f"{__name__}:Laplace", "scale": 0.5}),
+    ],
+    ids=repr,
+)
+def test_json_names_a_noise_and_its_settings_exactly(noise, expected):
+    assert json.loads(json.dumps(noise.to_json(), allow_nan=False)) == expected
 
 
 def test_what_is_wrong_with_a_noise_of_the_users_is_said(refused):

@@ -1,9 +1,7 @@
 """Populations: what is accepted, that users are drawn as stated, and in which order they come."""
 
-import copy
 import json
 import math
-import pickle
 
 import numba
 import numpy as np
@@ -44,24 +42,16 @@ def population(**settings):
         ("interaction", [[1.0, 0.5], [0.0, 1.0]], "symmetric"),
         ("interaction", [[1.0, 2.0], [2.0, 1.0]], "positive semi-definite"),
         ("initial_loss", [1.0], "(1,)"),
-        ("initial_loss", [1.0, math.nan], "nan"),
         ("covariance", [[1.0, 2.0], [2.0, 1.0]], "positive semi-definite"),
         ("covariance", -0.1, "positive semi-definite"),
         ("covariance", [[1.0, 0.5], [0.0, 1.0]], "symmetric"),
         ("covariance", [0.1, 0.2], "(2,)"),
-        ("covariance", np.eye(3), "(3, 3)"),
-        ("covariance", "ab", "'ab'"),
         ("interaction_spread", -0.1, "-0.1"),
-        ("interaction_spread", math.inf, "inf"),
-        ("interaction_spread", "0.1", "'0.1'"),
         ("unlike", 1, "true or false"),
         ("stay", 0, "at least 1"),
-        ("stay", 2.5, "2.5"),
         ("stay_law", "uniform", "geometric"),
-        ("stay_law", ["fixed"], "geometric"),
         ("concurrency", 0, "at least 1"),
         ("returning", 1.1, "1.1"),
-        ("returning", math.nan, "nan"),
         ("delay", -1, "at least 0"),
         ("delay_law", None, "fixed"),
         ("memory", 0.0, "above 0"),
@@ -117,36 +107,6 @@ def test_numbers_are_kept_and_none_can_be_changed():
 
 def test_a_number_is_the_variance_of_each_arm():
     assert ib.Population(SHARED, MEAN, 0.25).covariance.tolist() == (0.25 * np.eye(3)).tolist()
-
-
-@pytest.mark.parametrize("settings", [{}, SETTINGS, {"unlike": True}])
-def test_files_and_copies_are_equal(settings, tmp_path):
-    made = population(**settings)
-    made.save(tmp_path / "population.json")
-    copies = [
-        ib.Population.load(tmp_path / "population.json"),
-        copy.copy(made),
-        copy.deepcopy(made),
-        pickle.loads(pickle.dumps(made)),
-    ]
-    for again in copies:
-        assert again == made
-        assert hash(again) == hash(made)
-        assert repr(again) == repr(made)
-        assert again.to_json() == made.to_json()
-
-
-def test_populations_differ_in_every_part():
-    changes = [{}, {"unlike": True}, *({name: value} for name, value in SETTINGS.items())]
-    made = [population(**change) for change in changes]
-    made.append(ib.Population(2 * SHARED, MEAN, COVARIANCE))
-    made.append(ib.Population(SHARED, 2 * MEAN, COVARIANCE))
-    made.append(ib.Population(SHARED, MEAN, 2 * COVARIANCE))
-    # A law says nothing where every user stays 100 rounds; the two still are not the same thing.
-    for i, one in enumerate(made):
-        for j, other in enumerate(made):
-            assert (one == other) is (i == j)
-    assert len(set(made)) == len(made)
 
 
 @pytest.mark.parametrize(

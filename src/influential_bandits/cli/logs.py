@@ -35,7 +35,7 @@ Reading: TypeAlias = dict[str, Any]  # what read_log is told
     "--rating rating --best 5 --out results/diagnosis"
 )
 @reads_log
-@works_anywhere()
+@works_anywhere
 def diagnose(
     log: Log,
     reading: Reading,
@@ -93,7 +93,7 @@ def diagnose(
     "--scheduler tcp://host:8786 --reward click --out fits/model.json"
 )
 @reads_log
-@works_anywhere()
+@works_anywhere
 def fit(
     log: Annotated[
         str,

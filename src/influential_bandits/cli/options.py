@@ -65,9 +65,6 @@ Scheduler = Annotated[
         "one, a cluster of processes is started here."
     ),
 ]
-Processes = Annotated[
-    int, typer.Option(help="Of the local engine: pieces worked on at a time. Changes no digit.")
-]
 
 
 class NoiseKind(Enum):

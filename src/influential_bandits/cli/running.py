@@ -16,7 +16,6 @@ from influential_bandits.cli.options import (
     Engine,
     EngineName,
     Jobs,
-    Processes,
     Scheduler,
     unfold,
 )
@@ -40,7 +39,6 @@ class Where(NamedTuple):
     jobs: int | None
     engine: Engine
     scheduler: str | None
-    processes: int = 1
 
     def require_installed(self, *modules: str) -> None:
         """Say what is missing before any work is done, not after it."""
@@ -54,20 +52,18 @@ class Where(NamedTuple):
         if self.engine is not Engine.dask and self.scheduler is not None:
             raise InvalidInput("--scheduler is for --engine dask")
         if self.engine is Engine.gpu:
-            if self.jobs is not None or self.processes != 1:
-                raise InvalidInput("--jobs and --processes are for --engine local")
+            if self.jobs is not None:
+                raise InvalidInput("--jobs is for --engine local")
             from influential_bandits.gpu.execution import GpuExecution
 
             return GpuExecution()
         if self.engine is Engine.local:
             from influential_bandits.execution.local import LocalExecution
 
-            return LocalExecution(self.jobs, self.processes)
+            return LocalExecution(self.jobs)
         return self._open_cluster()
 
     def _open_cluster(self) -> Any:
-        if self.processes != 1:
-            raise InvalidInput("--processes is for --engine local; a cluster has workers")
         if self.scheduler is not None and self.jobs is not None:
             raise InvalidInput("--jobs is for this computer: a running cluster has its own workers")
         from influential_bandits.execution.dask import DaskExecution
@@ -78,17 +74,19 @@ class Where(NamedTuple):
         return cluster
 
 
-def works_anywhere(*, processes: bool = False) -> Callable[[Command], Command]:
+def works_anywhere(command: Command) -> Command:
     """Give a command the options of where its work is done: it gets them as one, ``where``."""
-    options: dict[str, tuple[Any, Any]] = {"jobs": (Jobs, None)}
-    options |= {"processes": (Processes, 1)} if processes else {}
-    options |= {"engine": (EngineName, Engine.local), "scheduler": (Scheduler, None)}
+    options: dict[str, tuple[Any, Any]] = {
+        "jobs": (Jobs, None),
+        "engine": (EngineName, Engine.local),
+        "scheduler": (Scheduler, None),
+    }
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [
         inspect.Parameter(name, keyword, default=default, annotation=annotation)
         for name, (annotation, default) in options.items()
     ]
-    return lambda command: unfold(command, "where", parameters, lambda given: Where(**given))
+    return unfold(command, "where", parameters, lambda given: Where(**given))
 
 
 def require_installed(*modules: str) -> None:

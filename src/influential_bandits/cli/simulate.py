@@ -23,7 +23,7 @@ app = typer.Typer()
     epilog="Example: influential-bandits simulate instance.json --policy LCB "
     "--policy 'InfluentialLCB(influence_bound=2.0)'"
 )
-@works_anywhere(processes=True)
+@works_anywhere
 def simulate(
     instances: Annotated[
         list[Path],

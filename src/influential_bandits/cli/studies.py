@@ -37,7 +37,7 @@ app = typer.Typer()
     epilog="Examples: influential-bandits reproduce --quick; "
     "influential-bandits reproduce figure-1a figure-4 --out results/figures"
 )
-@works_anywhere(processes=True)
+@works_anywhere
 def reproduce(
     studies: Annotated[
         list[str] | None,
@@ -91,7 +91,7 @@ def list_studies() -> None:
     "--policies 'LCB,InfluentialLCB(influence_bound=2.0)' --families random-3,block "
     "--horizons 1000,1e5"
 )
-@works_anywhere(processes=True)
+@works_anywhere
 def compare(
     policies: Annotated[
         list[str] | None,
@@ -196,7 +196,7 @@ def list_families() -> None:
     epilog="Examples: influential-bandits compare-fleets --quick; influential-bandits "
     "compare-fleets --populations small-5x100,unlike-5x100 --users 1000",
 )
-@works_anywhere(processes=True)
+@works_anywhere
 def compare_fleets(
     policies: Annotated[
         list[str] | None,
@@ -269,7 +269,7 @@ def list_populations() -> None:
 @app.command(
     epilog="Example: influential-bandits movielens --data ml-latest-small --out results/movielens"
 )
-@works_anywhere()
+@works_anywhere
 def movielens(
     data: Annotated[Path | None, typer.Option(help="Folder or zip of a MovieLens release.")] = None,
     download: Annotated[

@@ -1,1 +1,1 @@
-"""Where work is done: threads and processes of this computer, or a Dask cluster."""
+"""Where work is done: threads of this computer, or a Dask cluster."""

@@ -89,12 +89,12 @@ class Execution(Closing, ABC):
     ) -> Iterator[Any]:
         """Yield ``work(task)`` of each task, in order, computed a few ahead; errors are raised."""
 
-    def cut(self, simulation: Cuttable) -> Sequence[Task]:
+    def cut(self, simulation: Cuttable) -> Sequence[Steps]:
         """Return the tasks of a simulation that are played best here."""
         return simulation.tasks_for_cores(self.threads)
 
     @abstractmethod
-    def run(self, tasks: Sequence[Task], progress: Progress) -> None:
+    def run(self, tasks: Sequence[Any], progress: Progress) -> None:
         """Work off all tasks; the first error, or Ctrl-C, stops the others before it is raised."""
 
 

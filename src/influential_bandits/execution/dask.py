@@ -19,6 +19,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -33,7 +34,7 @@ from influential_bandits.errors import (
     TaskLost,
 )
 from influential_bandits.execution.base import Attempt, Execution, Outcome, Task, Work, attempt
-from influential_bandits.execution.local import count_threads
+from influential_bandits.execution.local import MOST_THREADS, count_threads
 from influential_bandits.execution.progress import Progress
 from influential_bandits.files import read_json
 from influential_bandits.numerics.fingerprints import package_digest
@@ -108,7 +109,7 @@ class DaskExecution(Execution):
 
     def _start_cluster(self, workers: int) -> Any:
         """Start a cluster of processes that leave Ctrl-C, which a terminal sends to all, to us."""
-        number = whole_number("workers", workers, 1)
+        number = whole_number("workers", workers, 1, MOST_THREADS)
         optional_module("cryptography")  # makes the certificates
         here = threading.current_thread() is threading.main_thread()
         before = signal.signal(signal.SIGINT, signal.SIG_IGN) if here else None
@@ -196,17 +197,12 @@ class DaskExecution(Execution):
             yield from self._outcomes(work, [task])
 
     def _outcomes(self, work: Work, tasks: Iterable[Any]) -> Iterator[Outcome]:
-        remaining, more = iter(tasks), True
+        remaining = iter(tasks)
         flying: dict[str, tuple[Any, Any]] = {}
         finished: SimpleQueue[str] = SimpleQueue()
         try:
             while True:
-                while more and len(flying) < self._room():
-                    try:
-                        task = next(remaining)
-                    except StopIteration:
-                        more = False
-                        break
+                for task in islice(remaining, max(0, self._room() - len(flying))):
                     future = self._submit(_attempt_there, work, task)
                     flying[future.key] = task, future
                     future.add_done_callback(lambda done: finished.put(done.key))
@@ -241,7 +237,7 @@ class DaskExecution(Execution):
             if progress is not None:
                 progress.close()
 
-    def run(self, tasks: Sequence[Task], progress: Progress) -> None:
+    def run(self, tasks: Sequence[Any], progress: Progress) -> None:
         """Let the cluster do whole tasks, and take their results."""
         try:
             for number, results in enumerate(self.map(_play, tasks)):

@@ -1,7 +1,9 @@
-"""Roots to some ten digits, from an instruction of graphics processors, for choices among numbers.
+"""Choices by estimates: the lowest bound, computed exactly only where estimates leave it open.
 
-The exact division and the exact root take some fifty instructions. Where only the order of numbers
-matters, an estimate with a known error decides almost always.
+The exact division and the exact root take some fifty instructions of a graphics processor, and one
+instruction gives a root to some ten digits. Where only the order of numbers matters, an estimate
+with a known error decides almost always. The choice is the same to the last case, and so are all
+bits that depend on it: bounds themselves are kept nowhere.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ types: Any = numba_types  # made of registries, which type checkers cannot see i
 # One step of Newton's method turns an error e of the inverse root into 3/2·e². The instruction
 # reads and writes the upper 20 bits of a mantissa, so that e < 2⁻¹⁹; measured, 2⁻³⁹ is left.
 ROOT_ERROR = 2.0**-36  # relative
+ROUNDING = 2.0**-50  # of sums and differences, generously
 
 
 @cache
@@ -52,3 +55,36 @@ def _inverse_root() -> Any:
         return types.float64(types.float64), generate
 
     return inverse_root
+
+
+def choose_by_estimates(
+    exact: Callable[..., int], waiting: Callable[..., int], root: Callable[[float, float], float]
+) -> Callable[..., int]:
+    """Return what stands for ``lowest_bound``, given that, ``waiting_arm``, and the estimate."""
+
+    def lowest_bound(c: Any, s: Any, radius: float, eligible: Any) -> int:
+        if eligible is not None:
+            return exact(c, s, radius, eligible)
+        arm = waiting(s, None)
+        if arm >= 0:
+            return arm
+        quarter = 0.25 * radius
+        best = 0
+        lowest = s.mean[0] - root(quarter, float(s.seen[0]))
+        if c.n_arms == 1:
+            return 0
+        second = s.mean[1] - root(quarter, float(s.seen[1]))
+        if second < lowest:
+            best, lowest, second = 1, second, lowest
+        for arm in range(2, c.n_arms):
+            value = s.mean[arm] - root(quarter, float(s.seen[arm]))
+            if value < lowest:
+                best, lowest, value = arm, value, lowest
+            second = min(second, value)
+        # Roots are at most √radius, as every arm was seen, and that is below 1 + radius.
+        doubt = 2.0 * ROOT_ERROR * (1.0 + radius) + ROUNDING * abs(lowest)
+        if second - lowest > doubt:  # false as well where a number is none
+            return best
+        return exact(c, s, radius, eligible)
+
+    return lowest_bound

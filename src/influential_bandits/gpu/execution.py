@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from itertools import islice
-from typing import Any, cast
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 from influential_bandits.checks import whole_number
 from influential_bandits.errors import InvalidInput
@@ -14,15 +12,15 @@ from influential_bandits.execution.base import (
     Attempt,
     Execution,
     Outcome,
+    Steps,
     Stoppable,
-    Task,
     Work,
     attempt,
 )
-from influential_bandits.execution.local import SideBySide, count_threads, map_in_order, run_tasks
+from influential_bandits.execution.local import LocalExecution, run_tasks, work_off
 from influential_bandits.execution.progress import Progress
-from influential_bandits.gpu.gathering import Gathering, Joinable
-from influential_bandits.gpu.tasks import gpu_tasks, require_playable
+from influential_bandits.gpu.gathering import Gathering
+from influential_bandits.gpu.tasks import Batch, gpu_tasks, require_playable
 from influential_bandits.gpu.toolkit import free_memory, is_simulated, require_device
 
 SHARE = 0.8  # of the memory that is free: the rest is for kernels and for others
@@ -31,7 +29,7 @@ FEW_RUNS = 8  # below, cores are faster: one thread of a graphics processor is s
 RUNS_PER_CORE = 64  # of a study: with fewer, all cores together are faster as well
 
 
-class GpuExecution(Execution):
+class GpuExecution(LocalExecution):
     """Play runs on a graphics processor, one a thread; needs the extra ``gpu``.
 
     It pays for many runs: 100,000 keep a large graphics processor busy, and ten do not. Fewer than
@@ -57,6 +55,7 @@ class GpuExecution(Execution):
     """
 
     def __init__(self, device: int = 0, memory: int | None = None) -> None:
+        super().__init__()
         self.number = whole_number("device", device, 0)
         self.device = require_device(self.number)
         free = int(SHARE * free_memory())
@@ -69,18 +68,13 @@ class GpuExecution(Execution):
                 )
             free = asked
         self.memory = free
-        self._stopped = threading.Event()
         self._gathering: Gathering | None = None  # of pieces that are worked on
-        self._cores = SideBySide(self.threads)
+        self._cores = LocalExecution()
 
     @property
     def room(self) -> int:
         """Bytes for one batch of runs: several are played at a time where there are pieces."""
         return self.memory if self._gathering is None else self._gathering.room
-
-    def plays(self, runs: int) -> bool:
-        """Tell whether so many runs are played here, or on this computer's cores."""
-        return runs >= FEW_RUNS or is_simulated()
 
     def for_study(self, runs: int | None = None) -> Execution:
         """Return this computer's cores for a study of few runs: they are through sooner."""
@@ -88,47 +82,34 @@ class GpuExecution(Execution):
             return self
         return self._cores
 
-    @property
-    def threads(self) -> int:
-        """How many threads this computer has for what is not played: all cores."""
-        return count_threads(None)
-
     def __repr__(self) -> str:
         return f"GpuExecution(device={self.number})"
 
-    def cut(self, simulation: Any) -> Sequence[Task]:
+    def cut(self, simulation: Any) -> Sequence[Steps]:
         """Return batches for the graphics processor; few runs are left to the cores."""
-        if not self.plays(simulation.runs):
+        if simulation.runs < FEW_RUNS and not is_simulated():
             return simulation.tasks_for_cores(self.threads)
         require_playable(simulation)
         return gpu_tasks(simulation, self.number, self.room)
 
     def outcomes(self, work: Work, tasks: Iterable[Any]) -> Iterator[Outcome]:
         """Work off many pieces side by side; what they simulate is joined and played there."""
-        remaining = iter(tasks)
-        flying: dict[Future[Attempt], Any] = {}
         pool = ThreadPoolExecutor(PIECES_AT_ONCE, thread_name_prefix="influential-bandits-piece")
-        gathering = self._gathering = Gathering(self.memory, self._stopped, self.threads)
+        gathering = self._gathering = Gathering(self.memory, self._stopped)
 
-        def begin(task: Any) -> Attempt:
+        def compute(task: Any) -> Attempt:
             try:
                 with gathering.desks:
                     return attempt(work, task, self)
             finally:
                 gathering.end()
 
+        def submit(task: Any) -> Future[Attempt]:
+            gathering.begin()
+            return pool.submit(compute, task)
+
         try:
-            while True:
-                gathering.begin()  # nothing is played before all pieces were handed out
-                for task in islice(remaining, PIECES_AT_ONCE - len(flying)):
-                    gathering.begin()
-                    flying[pool.submit(begin, task)] = task
-                gathering.end()
-                if not flying:
-                    return
-                finished, _ = wait(flying, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    yield Outcome(flying.pop(future), *future.result())
+            yield from work_off(tasks, submit, PIECES_AT_ONCE, gathering.handing_out)
         finally:
             self._stopped.set()  # pieces that nobody waits for end between two launches
             gathering.close()
@@ -136,19 +117,12 @@ class GpuExecution(Execution):
             self._stopped.clear()
             self._gathering = None
 
-    def map(
-        self,
-        work: Callable[[Any], Any],
-        tasks: Iterable[Any],
-        progress: Progress | None = None,
-    ) -> Iterator[Any]:
-        """Compute on this computer's threads: parts of fits are not for graphics processors."""
-        return map_in_order(work, tasks, self.threads, progress)
-
-    def run(self, tasks: Sequence[Task], progress: Progress) -> None:
-        """Work off tasks one after the other, or with those of other pieces of a study."""
+    def run(self, tasks: Sequence[Any], progress: Progress) -> None:
+        """Work off batches one after the other, or with those of other pieces of a study."""
         gathering = self._gathering
-        if gathering is not None and all(hasattr(task, "join") for task in tasks):
-            gathering.play(cast("Sequence[Joinable]", tasks))
+        batches = [task for task in tasks if isinstance(task, Batch)]
+        if gathering is not None and len(batches) == len(tasks):
+            gathering.play(batches)
         else:
-            run_tasks([Stoppable(task, self._stopped) for task in tasks], 1, progress)
+            threads = 1 if batches else self.threads
+            run_tasks([Stoppable(task, self._stopped) for task in tasks], threads, progress)

@@ -18,9 +18,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from influential_bandits.gpu.choices import choose_by_estimates
 from influential_bandits.gpu.device_code import DeviceCode, reaches, same
-from influential_bandits.gpu.estimates import root_estimate
+from influential_bandits.gpu.estimates import choose_by_estimates, root_estimate
 from influential_bandits.gpu.registers import array_makers
 from influential_bandits.gpu.scratch import Room, scratch_arrays
 from influential_bandits.gpu.toolkit import cuda, is_simulated, jit
@@ -42,6 +41,7 @@ from influential_bandits.world.noise import (
 MOST_IN_REGISTERS = 12  # elements of an array; every access takes a selection among all
 MOST_NUMBERS = 110  # of a run that lies in registers: a thread has room for 127
 ROOM_OF_THREAD = 1 << 12  # numbers of an array that a policy makes in the memory of a thread
+ROOM_OF_HYPOTHESES = 512  # numbers of an array with three axes: Foresight has 8 · 5 · 8 at most
 FEW_ARMS = 4  # up to here the interaction is held in registers as well
 ROUNDS_OF_TABLE = 512  # a power of two
 BYTES_OF_THREAD = 1 << 14  # state in the memory of a thread; more lies in that of the card
@@ -104,6 +104,12 @@ class Game:
     def n_arms(self) -> int:
         """Number of arms."""
         return int(self.layout.config[0])
+
+    @property
+    def likeness(self) -> tuple[Any, ...]:
+        """What instances of one simulation must have in common to be played by one kernel."""
+        layout = self.layout
+        return self.kind, self.rank, self.fading, layout.tag.digest, layout.table.tobytes()
 
     @cached_property
     def fields(self) -> list[tuple[str, str, int, tuple[int, ...], bool]]:
@@ -244,8 +250,9 @@ def _room(game: Game) -> Room:
     shapes = [shape for _, _, _, shape, _ in game.fields]
     n_arms = game.n_arms
     return Room(
-        max([n_arms, 8, *(shape[0] for shape in shapes if len(shape) == 1)]),
-        max([n_arms**2, 16, *(math.prod(shape) for shape in shapes if len(shape) == 2)]),
+        max([n_arms, 16, *(shape[0] for shape in shapes if len(shape) == 1)]),
+        max([n_arms**2, 128, *(math.prod(shape) for shape in shapes if len(shape) == 2)]),
+        ROOM_OF_HYPOTHESES,
     )
 
 
@@ -283,11 +290,9 @@ def _calls(policy: dict[str, Any]) -> dict[str, Any]:
     return {"init": init, "select": select, "pulled": pulled, "observed": observed}
 
 
-def _write(game: Game) -> list[str]:
-    """Return the lines of the kernel's source."""
-    load, save = [], []
-    names = []
-    use = game.registers and _fits_registers(game)
+def _numbers(game: Game, use: bool) -> tuple[list[str], list[str], list[str]]:
+    """Return lines that bring all numbers of a run to its thread, and back, and fields of s."""
+    load, save, names = [], [], []
     for name, dtype, start, shape, known in game.fields:
         if known:
             names.append(f"shaped(known_{name}[number], {shape})")
@@ -303,6 +308,12 @@ def _write(game: Game) -> list[str]:
         save += lines[1]
     load += _place("memo", "float64", game.layout.memo_size, use)
     load += _world(game, use)
+    return load, save, names
+
+
+def _write(game: Game) -> list[str]:
+    """Return the lines of the kernel's source."""
+    load, save, names = _numbers(game, game.registers and _fits_registers(game))
     config = [str(game.n_arms)]
     for place, value in enumerate(game.layout.config[1:]):
         config.append(f"parameters[{place}]" if isinstance(value, float) else repr(value))

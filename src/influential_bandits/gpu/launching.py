@@ -1,18 +1,17 @@
-"""Launch kernels: compiled once for each source, kept on disk, with arrays on the card."""
+"""Launch kernels: compiled once for each game, kept on disk, with arrays on the card."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.errors import GpuError, InvalidPolicy
-from influential_bandits.gpu.kernel_cache import KernelCache
 from influential_bandits.gpu.toolkit import (
     compiling,
     cuda,
@@ -23,30 +22,11 @@ from influential_bandits.gpu.toolkit import (
     with_heap,
     without_contraction,
 )
-from influential_bandits.numerics.code_cache import folders
+from influential_bandits.numerics.code_cache import CodeCache, read_entry, write_entry
+from influential_bandits.packages import optional_module
 
-
-class Source(Protocol):
-    """What a kernel is made from."""
-
-    @property
-    def digest(self) -> str:
-        """What tells it from all others."""
-
-    @property
-    def heap(self) -> bool:
-        """Whether its code may make arrays on the heap."""
-
-    @property
-    def shared_bytes(self) -> int:
-        """How much memory the threads of a block share beyond what the kernel states."""
-
-    @property
-    def max_registers(self) -> int | None:
-        """How many registers a thread may take; fewer of them let more threads run."""
-
-    def function(self) -> Any:
-        """Return the function that numba-cuda compiles."""
+if TYPE_CHECKING:
+    from influential_bandits.gpu.kernels import Game
 
 
 made: dict[tuple[str, Any], Any] = {}
@@ -56,9 +36,9 @@ class Launcher:
     """Launches the first of several kernels for the same work that can be compiled."""
 
     def __init__(
-        self, name: str, sources: Iterable[Source], threads_per_block: int, device: int
+        self, name: str, games: Iterable[Game], threads_per_block: int, device: int
     ) -> None:
-        self.name, self.sources, self.threads = name, sources, threads_per_block
+        self.name, self.games, self.threads = name, games, threads_per_block
         if not is_simulated():
             cuda().select_device(device)  # of this thread
         self.stream = cuda().stream()  # so that others do not wait for this work
@@ -88,10 +68,10 @@ class Launcher:
     def compile(self, arguments: list[Any]) -> None:
         """Compile for the types of these arguments."""
         problem: Exception | None = None
-        for source in self.sources:
+        for game in self.games:
             try:
-                self.kernel = _compiled(source, arguments)
-                self.shared_bytes = source.shared_bytes
+                self.kernel = _compiled(game, arguments)
+                self.shared_bytes = game.shared_bytes
             except numba.core.errors.NumbaError as error:
                 problem = error
             else:
@@ -130,24 +110,16 @@ class Launcher:
         return found
 
 
-def is_compiled(source: Source, device: int) -> bool:
-    """Tell whether a kernel is in memory, or on disk for some processor."""
-    if is_simulated() or (source.digest, device) in made:
-        return True
-    name = KernelCache(source.digest).name
-    return any(any(folder.glob(f"{name}-*")) for folder in folders())
-
-
-def _compiled(source: Source, arguments: list[Any]) -> Any:
-    """Return the kernel of a source, from memory, from disk, or compiled now."""
+def _compiled(game: Game, arguments: list[Any]) -> Any:
+    """Return the kernel of a game, from memory, from disk, or compiled now."""
     if is_simulated():
-        return jit(source.function())
-    key = source.digest, cuda().get_current_device().id
+        return jit(game.function())
+    key = game.digest, cuda().get_current_device().id
     with compiling:
         if key not in made:
-            kernel = jit(source.function(), max_registers=source.max_registers)
-            kernel._cache = KernelCache(source.digest)
-            with without_contraction(), with_heap() if source.heap else nullcontext():
+            kernel = jit(game.function(), max_registers=game.max_registers)
+            kernel._cache = KernelCache(game.digest)
+            with without_contraction(), with_heap() if game.heap else nullcontext():
                 kernel.compile(tuple(kernel.typeof_pyval(argument) for argument in arguments))
             require_no_linker(kernel)
             for overload in kernel.overloads.values():
@@ -157,9 +129,46 @@ def _compiled(source: Source, arguments: list[Any]) -> Any:
     return made[key]
 
 
+class KernelCache(CodeCache):
+    """Where the dispatcher of one kernel keeps what it has compiled.
+
+    Entries lie beside those of processors, under the same rules. They are named after the digest of
+    the kernel's source and of all code that it calls, the types of its arguments, the graphics
+    processor and the versions.
+    """
+
+    def __init__(self, digest: str) -> None:
+        self.name = f"gpu-{digest[:24]}"
+        self.enable()
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        target_context.refresh()
+        file = self._name(sig)
+        return read_entry(file, _rebuilt) if self.enabled else None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        if not self.enabled:
+            return
+        try:
+            payload = optional_module("numba.cuda.serialize").dumps(data._reduce_states())
+        except RuntimeError:  # linked with code of numba-cuda's own, as for reshape: not kept
+            return
+        write_entry(self._name(sig), payload)
+
+    def _name(self, sig: Any) -> str:
+        numba_cuda = optional_module("numba.cuda")
+        version = optional_module("numba_cuda").__version__
+        capability = numba_cuda.get_current_device().compute_capability
+        return self.file_name(f"{sig} {capability} {version}")
+
+
+def _rebuilt(states: Any) -> Any:
+    return optional_module("numba.cuda.dispatcher")._Kernel._rebuild(**states)
+
+
 def _writeable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    kept = np.ascontiguousarray(array)
-    return kept if kept.flags.writeable else kept.copy()
+    contiguous = np.ascontiguousarray(array)
+    return contiguous if contiguous.flags.writeable else contiguous.copy()
 
 
 def _lost(error: Exception) -> GpuError:

@@ -9,6 +9,7 @@ the next; those of users take the heap.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ class Room(NamedTuple):
 
     one_axis: int
     two_axes: int
+    three_axes: int
 
 
 def scratch_arrays(room: Room) -> list[tuple[Any, Any]]:
@@ -44,7 +46,7 @@ def _make(room: Room, fill: int | None) -> Any:
     @extending.intrinsic
     def make(typing_context, shape, dtype=None):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
         axes = len(shape) if isinstance(shape, types.BaseTuple) else 1
-        if axes > 2:
+        if axes > len(room):
             return None
         plain = dtype is None or isinstance(dtype, (types.Omitted, types.NoneType))
         element = types.float64 if plain else dtype.dtype
@@ -79,7 +81,7 @@ def _array(
     element = context.get_data_type(kind.dtype)
     place = cgutils.alloca_once(builder, ir.ArrayType(element, room))
     data = builder.bitcast(place, element.as_pointer())
-    size = sizes[0] if len(sizes) == 1 else builder.mul(sizes[0], sizes[1])
+    size = functools.reduce(builder.mul, sizes)
     with builder.if_then(
         builder.icmp_signed(">", size, ir.Constant(size.type, room)), likely=False
     ):
@@ -90,7 +92,9 @@ def _array(
             builder.store(value, builder.gep(data, [loop.index]))
     width = context.get_abi_sizeof(element)
     item = context.get_constant(types.intp, width)
-    steps = [item] if len(sizes) == 1 else [builder.mul(sizes[1], item), item]
+    steps = [item]
+    for length in sizes[:0:-1]:
+        steps.insert(0, builder.mul(length, steps[0]))
     made = arrays.make_array(kind)(context, builder)
     arrays.populate_array(
         made, data=data, shape=sizes, strides=steps, itemsize=item, meminfo=None, parent=None

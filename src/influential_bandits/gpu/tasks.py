@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from influential_bandits.gpu.kernels import (
     THREADS_PER_BLOCK,
     Game,
 )
-from influential_bandits.gpu.launching import Launcher, is_compiled
+from influential_bandits.gpu.launching import Launcher
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.policies.compiled import Layout
 from influential_bandits.policies.contract import Policy
@@ -42,40 +42,27 @@ def gpu_tasks(simulation: Simulation, device: int, memory: int) -> list[Batch]:
     policy, instances, whole = simulation.policy, simulation.instances, simulation.output
     shown = instances if policy.privileged else instances[:1]  # oracles have a layout for each
     layouts = [simulation.lay_out(instance) for instance in shown]
-    games: dict[Any, list[int]] = {}
+    groups: dict[Any, tuple[Game, list[int]]] = {}
     for i, instance in enumerate(instances):
-        games.setdefault(_likeness(instance, layouts[i % len(layouts)]), []).append(i)
-    source = simulation.noise.source()
-    tasks: list[Batch] = []
-    for members in games.values():
-        world = instances[members[0]].world
-        game = Game(
-            layouts[members[0] % len(layouts)],
-            int(world.kind),
-            world.values.shape[1] if world.kind == LOW_RANK else 0,
-            world.memory < 1.0,
-            source,
-            whole.choices.shape[2] > 0,
-            whole.losses.shape[2] > 0,
-            narrow=type(policy) in COUNTERS and simulation.horizon < 2**31,
+        game = _make_game(simulation, instance, layouts[i % len(layouts)])
+        groups.setdefault(game.likeness, (game, []))[1].append(i)
+    return [
+        Batch(
+            policy,
+            game,
+            [instances[i] for i in chosen],
+            [layouts[i % len(layouts)] for i in chosen],
+            simulation.noise,
+            simulation.seeds[seeds],
+            seeds.start,
+            np.array([simulation.numbers[i] for i in chosen], np.uint64),
+            [simulation.output_of(i, seeds) for i in chosen],
+            simulation.horizon,
+            device,
         )
-        tasks += [
-            Batch(
-                policy,
-                game,
-                [instances[i] for i in part.instances],
-                [layouts[i % len(layouts)] for i in part.instances],
-                simulation.noise,
-                simulation.seeds[part.seeds],
-                part.seeds.start,
-                np.array([simulation.numbers[i] for i in part.instances], np.uint64),
-                [simulation.output_of(i, part.seeds) for i in part.instances],
-                simulation.horizon,
-                device,
-            )
-            for part in _parts(game, members, instances, len(simulation.seeds), whole, memory)
-        ]
-    return tasks
+        for game, members in groups.values()
+        for chosen, seeds in _parts(game, members, instances, len(simulation.seeds), whole, memory)
+    ]
 
 
 def require_playable(simulation: Simulation) -> None:
@@ -91,17 +78,18 @@ def require_playable(simulation: Simulation) -> None:
         )
 
 
-def _likeness(instance: Instance, layout: Layout) -> tuple[Any, ...]:
-    """Return what instances of one kernel have in common."""
-    world = instance.world
-    rank = world.values.shape[1] if world.kind == LOW_RANK else 0
-    return int(world.kind), rank, world.memory < 1.0, layout.tag.digest, layout.table.tobytes()
-
-
-@dataclass(frozen=True)
-class _Part:
-    instances: list[int]
-    seeds: slice
+def _make_game(simulation: Simulation, instance: Instance, layout: Layout) -> Game:
+    world, output = instance.world, simulation.output
+    return Game(
+        layout,
+        int(world.kind),
+        world.values.shape[1] if world.kind == LOW_RANK else 0,
+        world.memory < 1.0,
+        simulation.noise.source(),
+        output.choices.shape[2] > 0,
+        output.losses.shape[2] > 0,
+        narrow=type(simulation.policy) in COUNTERS and simulation.horizon < 2**31,
+    )
 
 
 def _parts(
@@ -111,11 +99,10 @@ def _parts(
     seeds: int,
     whole: Output,
     memory: int,
-) -> Iterator[_Part]:
-    """Cut instances × seeds so that each part fits."""
+) -> Iterator[tuple[list[int], slice]]:
+    """Yield the instances and the seeds of each part that fits."""
     state = game.layout.sizes["int64"] + game.layout.sizes["float64"]
-    kept = [whole.counts, whole.loss, whole.choices, whole.losses]
-    results = sum(array.itemsize * int(np.prod(array.shape[2:])) for array in kept)
+    results = sum(array.itemsize * int(np.prod(array.shape[2:])) for array in whole[1:])
     run = 8 * (state + sum(game.progress_sizes.values()) + 12) + results
     world = max(sum(array.nbytes for array in instances[i].world[1:5]) for i in members)
     known = sum(values.nbytes for values in game.layout.known.values())
@@ -128,11 +115,11 @@ def _parts(
     if seeds >= most:
         for i in members:
             for start in range(0, seeds, most):
-                yield _Part([i], slice(start, min(start + most, seeds)))
+                yield [i], slice(start, min(start + most, seeds))
         return
     many = most // seeds
     for start in range(0, len(members), many):
-        yield _Part(members[start : start + many], slice(0, seeds))
+        yield members[start : start + many], slice(0, seeds)
 
 
 @dataclass(eq=False)
@@ -150,8 +137,6 @@ class Batch:
     outputs: list[Output]
     horizon: int
     device: int
-
-    compiler: ClassVar[str] = "influential_bandits.gpu.compile_job"
 
     @property
     def runs(self) -> int:
@@ -195,15 +180,6 @@ class Batch:
             outputs=[output for batch in all_of_them for output in batch.outputs],
         )
 
-    def is_compiled(self) -> bool:
-        """Tell whether its kernel need not be compiled."""
-        return any(is_compiled(game, self.device) for game in self.game.variants())
-
-    def job(self) -> tuple[Any, ...]:
-        """Return what :mod:`compile_job` needs."""
-        records = self.game.records_choices, self.game.records_losses
-        return self.policy, self.instances[0], self.noise, self.horizon, records, self.device
-
     def prepare(self) -> tuple[Launcher, dict[str, Any]]:
         """Compile the kernel; return what launches it, and the arrays on the card."""
         name, variants = self.policy.label, self.game.variants()
@@ -228,16 +204,6 @@ class Batch:
             more = min(SECONDS_PER_LAUNCH / max(took, 1e-6), 8.0)
             rounds = max(1, min(int(rounds * more), self.horizon))
         self._take(launcher, arrays)
-
-    def results(self) -> list[Output]:
-        """Return what was played."""
-        return self.outputs
-
-    def accept(self, results: list[Output]) -> None:
-        """Take what was played elsewhere."""
-        for mine, theirs in zip(self.outputs, results, strict=True):
-            for array, other in zip(mine[1:], theirs[1:], strict=True):
-                array[...] = other
 
     def _scalars(self, first: int, last: int) -> list[Any]:
         return [np.int64(first), np.int64(last), np.int64(self.row)]
@@ -266,7 +232,7 @@ class Batch:
     def _rooms(self) -> dict[str, tuple[tuple[int, ...], Any]]:
         """Return shapes and types of what the kernel writes before it reads it, by name."""
         game, horizon = self.game, self.horizon
-        runs, marks = len(self.instances) * len(self.seeds), len(self.outputs[0].checkpoints)
+        runs, marks = self.runs, len(self.outputs[0].checkpoints)
         sizes = game.progress_sizes
 
         def numbers(size: int) -> tuple[int, int]:
@@ -347,14 +313,10 @@ class Batch:
     def _take(self, launcher: Launcher, arrays: dict[str, Any]) -> None:
         """Bring the results home."""
         many = len(self.seeds)
-        kept = {"kept_counts": 1}
-        if self.game.fading:
-            kept["kept_loss"] = 2
-        if self.game.records_choices:
-            kept["choices"] = 3
-        if self.game.records_losses:
-            kept["losses"] = 4
-        for name, place in kept.items():
-            found = launcher.fetch(arrays[name])
-            for i, output in enumerate(self.outputs):
-                output[place][...] = found[i * many : (i + 1) * many]
+        names = ("kept_counts", "kept_loss", "choices", "losses")
+        kept = (True, self.game.fading, self.game.records_choices, self.game.records_losses)
+        for place, (name, is_kept) in enumerate(zip(names, kept, strict=True), 1):
+            if is_kept:
+                values = launcher.fetch(arrays[name])
+                for i, output in enumerate(self.outputs):
+                    output[place][...] = values[i * many : (i + 1) * many]

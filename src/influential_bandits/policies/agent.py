@@ -33,8 +33,7 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.membership import Membership
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.streams import POLICY, stream_keys
-from influential_bandits.policies.agent_kernels import KERNELS
-from influential_bandits.policies.compiled import Buffers, Layout, StateArrays
+from influential_bandits.policies.compiled import KERNELS, Layout, StateArrays
 from influential_bandits.policies.contract import Policy, plain_parameters, require_policy
 from influential_bandits.policies.foresight.policy import Foresight
 from influential_bandits.policies.history import History
@@ -429,13 +428,14 @@ class Agent(NamedArms):
         if names is not None or name is not None:
             new = str(self.n_arms) if name is None else name
             names = require_names("arms", [*self.arm_names, new])
-        before, old = self._layout, _as_one_run(self._arrays)
+        before = self._layout
         n_arms = whole_number("arms", self.n_arms + 1, 1, LARGEST_ARMS + 1)
         self._layout = Layout(self.policy, n_arms, checked=self._checked)
         self.n_arms = n_arms
         self._name_arms(names)
-        self._arrays = self._layout.arrays(*map(np.zeros_like, self._layout.fresh.values()))
-        self._layout.carry_over(before, old, _as_one_run(self._arrays))
+        ints, floats = self._arrays.ints[None], self._arrays.floats[None]
+        (ints,), (floats,) = self._layout.lay_out_anew(before, ints, floats)
+        self._arrays = self._layout.arrays(ints, floats)
         self._call("arm_added", self.n_arms - 1)
         return self.n_arms - 1
 
@@ -619,10 +619,6 @@ class Agent(NamedArms):
         except Exception as error:
             moment = f" in {hook}, round {arguments[0] if hook in TIMED else self.round}"
             raise explain(self.policy, self._layout, error, moment) from error
-
-
-def _as_one_run(arrays: StateArrays) -> Buffers:
-    return {"int64": arrays.ints[None], "float64": arrays.floats[None]}
 
 
 def _digest(policy: Policy, instance: Instance | None, horizon: int | None) -> str | None:

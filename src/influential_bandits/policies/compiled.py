@@ -26,9 +26,10 @@ from influential_bandits.checks import abbreviate, require_horizon, whole_number
 from influential_bandits.errors import InvalidInput, InvalidPolicy
 from influential_bandits.free_memory import require_memory
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.compiling import borrowed_part, borrowed_table
+from influential_bandits.numerics.compiling import borrowed_part, borrowed_table, kernel
 from influential_bandits.numerics.fingerprints import fingerprint
 from influential_bandits.numerics.recompiling import compile_anew
+from influential_bandits.numerics.streams import stream_at
 from influential_bandits.numerics.tags import BETWEEN, INLINED, CodeTag
 from influential_bandits.numerics.user_code import require_reproducible
 from influential_bandits.policies.contract import (
@@ -267,14 +268,19 @@ class Layout:
             for field, (buffer, where, lengths) in self.slices.items()
         }
 
-    def carry_over(self, before: Layout, old: Buffers, new: Buffers) -> None:
-        """Copy states (runs, numbers) of another number of arms, as far as both have room."""
+    def lay_out_anew(self, before: Layout, ints: Ints, floats: Floats) -> tuple[Ints, Floats]:
+        """Return states (runs, numbers) of another number of arms, as far as both have room.
+
+        What is new is zero.
+        """
+        old: Buffers = {"int64": ints, "float64": floats}
+        new: Buffers = {t: np.zeros((len(ints), self.sizes[t]), t) for t in TYPES}
         for field, (buffer, where, lengths) in self.slices.items():
             _, from_where, had = before.slices[field]
-            runs = len(old[buffer])
             both = tuple(slice(0, min(pair)) for pair in zip(lengths, had, strict=True))
-            target = new[buffer][:, where].reshape(runs, *lengths)
-            target[:, *both] = old[buffer][:, from_where].reshape(runs, *had)[:, *both]
+            target = new[buffer][:, where].reshape(len(ints), *lengths)
+            target[:, *both] = old[buffer][:, from_where].reshape(len(ints), *had)[:, *both]
+        return new["int64"], new["float64"]
 
 
 def _require_names(policy: str, names: list[str]) -> None:
@@ -392,3 +398,35 @@ def _unpack(tag, config, arrays):  # type: ignore[no-untyped-def] # noqa: ANN001
 
 
 init, select, pulled, observed, elapsed, arm_added, arm_retired, expected = map(_hook, FUNCTIONS)
+
+
+# What an agent calls, one function at a time.
+
+
+@kernel
+def select_arm(
+    tag: Tag,
+    config: Any,
+    arrays: StateArrays,
+    t: int,
+    eligible: Any,
+    first_key: np.uint64,
+    second_key: np.uint64,
+) -> int:
+    """Return the arm for round t."""
+    c, s = unpack(tag, config, arrays)
+    return select(tag, c, s, t, eligible, stream_at(first_key, second_key, t))
+
+
+def _call_on_arrays(name: str) -> Any:
+    """Return the kernel that calls a function of the contract on a state in flat arrays."""
+    _, _, _, *arguments = inspect.signature(globals()[name]).parameters
+    source = (
+        f"def {name}({', '.join(['tag', 'config', 'arrays', *arguments])}):\n"
+        "    c, s = unpack(tag, config, arrays)\n"
+        f"    hook({', '.join(['tag', 'c', 's', *arguments])})\n"
+    )
+    return kernel(_make(source, name, {"unpack": unpack, "hook": globals()[name]}))
+
+
+KERNELS = {name: _call_on_arrays(name) for name in FUNCTIONS} | {"select": select_arm}

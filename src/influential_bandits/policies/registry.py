@@ -80,14 +80,19 @@ def policy_from_text(text: str) -> Policy:
                 "with its file or module, as in mine.py:Greedy"
             )
         found = known[name]
+    return _make(text, found, *given, **named)
+
+
+def _make(description: str, code: type[Policy], /, *given: Any, **named: Any) -> Policy:
+    """Return a policy with these settings, or say why what is described makes none."""
     try:
-        return require_policy(found(*given, **named))
+        return require_policy(code(*given, **named))
     except InfluentialBanditsError:
         raise
     except TypeError as error:
-        raise InvalidPolicy(f"{text}: {error}") from None
+        raise InvalidPolicy(f"{description}: {error}") from None
     except Exception as error:
-        raise InvalidPolicy(f"{text}: {type(error).__name__}: {error}") from error
+        raise InvalidPolicy(f"{description}: {type(error).__name__}: {error}") from error
 
 
 def take_policy(given: Policy | str) -> Policy:
@@ -173,15 +178,7 @@ def policy_from_json(data: Mapping[str, Any], policy: Policy | None = None) -> P
         raise InvalidInput(
             f"the file has no settings of {data['name']}, but {abbreviate(settings)}"
         )
-    try:
-        return require_policy(code(**settings))
-    except InfluentialBanditsError:
-        raise
-    except Exception as error:
-        raise InvalidPolicy(
-            f"{data['name']} cannot be made of {abbreviate(settings)}: {type(error).__name__}: "
-            f"{error}"
-        ) from error
+    return _make(f"{data['name']} cannot be made of {abbreviate(settings)}", code, **settings)
 
 
 def _plain(policy: Policy, name: str, value: Any) -> Any:

@@ -149,8 +149,8 @@ def simulate(
         players = _label(policy)
         world = _check_instances(instances)
         return Trajectories(
-            (label, simulate_policy(world, one, horizon, noise, **settings))
-            for label, one in players.items()
+            (label, simulate_policy(world, player, horizon, noise, **settings))
+            for label, player in players.items()
         )
     return simulate_policy(instances, take_policy(policy), horizon, noise, **settings)
 
@@ -216,19 +216,26 @@ def simulate_policy(
     )
     bar = Progress(policy.label, horizon * simulation.runs, progress)
     where.run(where.cut(simulation), bar)
+    return _to_trajectory(simulation)
+
+
+def _to_trajectory(simulation: Simulation) -> Trajectory:
+    """Return what was played; what was not kept is empty in the output."""
+    marks, counts, *further = simulation.output
+    loss, choices, losses = (array if array.shape[2] > 0 else None for array in further)
     return Trajectory(
-        world,
-        policy,
-        noise,
-        seed_list,
+        simulation.instances,
+        simulation.policy,
+        simulation.noise,
+        simulation.seeds,
         marks,
-        output.counts,
-        output.loss if fading else None,
-        output.choices if "choices" in recorded else None,
-        horizon,
-        np.array(numbers, np.uint64),
-        scenario,
-        output.losses if "losses" in recorded else None,
+        counts,
+        loss,
+        choices,
+        simulation.horizon,
+        np.array(simulation.numbers, np.uint64),
+        simulation.scenario,
+        losses,
     )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import numpy.typing as npt
 
@@ -20,6 +18,7 @@ from influential_bandits.policies.foresight.users import (
     note_pull,
     note_time,
 )
+from influential_bandits.simulation.scenario_kernels import END, Flight, put_off, take_due
 from influential_bandits.world.dynamics import (
     DENSE,
     Progress,
@@ -30,19 +29,6 @@ from influential_bandits.world.dynamics import (
 )
 from influential_bandits.world.noise import Source, observed_loss
 from influential_bandits.world.population import Users
-
-
-class Waiting(NamedTuple):
-    """Losses under way, in places that are used again."""
-
-    due: Ints  # (rounds + 1,): the first that comes before each round, or −1
-    end: Ints  # (rounds + 1,): the last of them
-    after: Ints  # (places,): the one after it, or the next free place
-    free: Ints  # (1,): the first free place
-    user: Ints  # (places,)
-    arm: Ints  # (places,)
-    loss: Floats  # (places,)
-    memo: Floats  # (places, memories·arms)
 
 
 @kernel
@@ -57,7 +43,7 @@ def play_fleet(
     weights: Floats,
     losses: Floats,
     clocks: Floats,
-    waiting: Waiting,
+    flight: Flight,
     first: int,
     last: int,
 ) -> None:
@@ -67,18 +53,15 @@ def play_fleet(
     """
     noise = borrowed(source)
     nothing, no_low = np.empty(0, np.int64), np.empty(0)
-    memo, looked = np.empty(waiting.memo.shape[1]), np.empty(rules.n_arms)
+    memo, looked = np.empty(flight.memo.shape[2]), np.empty(rules.n_arms)
     all_arms = np.ones(rules.n_arms, np.bool_)
     many = counts.shape[0]
     for r in range(first, last):
-        spot = waiting.due[r]
-        while spot >= 0:
-            u, arm = waiting.user[spot], waiting.arm[spot]
-            note_loss(rules, shared, own, many, u, arm, waiting.memo[spot], waiting.loss[spot])
-            following = waiting.after[spot]
-            waiting.after[spot] = waiting.free[0]
-            waiting.free[0] = spot
-            spot = following
+        place = take_due(flight, 0, r)
+        while place != END:
+            u, arm, loss = flight.pull[0, place], flight.arm[0, place], flight.loss[0, place]
+            note_loss(rules, shared, own, many, u, arm, flight.memo[0, place], loss)
+            place = flight.after[0, place]
         u = users.visits[r]
         t = 1
         for k in range(rules.n_arms):
@@ -100,17 +83,9 @@ def play_fleet(
         losses[u] += expected
         advance(world, progress, arm, t)
         note_pull(rules, shared, own, u, arm, memo)
-        when = r + users.delays[r] + 1
+        due = r + users.delays[r] + 1
         if users.delays[r] == 0:
             note_loss(rules, shared, own, many, u, arm, memo, loss)
-        elif when < waiting.due.size:
-            spot = waiting.free[0]
-            waiting.free[0] = waiting.after[spot]
-            waiting.user[spot], waiting.arm[spot], waiting.loss[spot] = u, arm, loss
-            waiting.memo[spot] = memo
-            waiting.after[spot] = -1
-            if waiting.due[when] < 0:
-                waiting.due[when] = spot
-            else:
-                waiting.after[waiting.end[when]] = spot
-            waiting.end[when] = spot
+        elif due < users.visits.size:
+            flight.memo[0, r % flight.loss.shape[1]] = memo
+            put_off(flight, 0, r, due, u, arm, loss)

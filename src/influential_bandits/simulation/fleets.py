@@ -17,14 +17,14 @@ from influential_bandits.optima.regret import regret
 from influential_bandits.policies.fleet.estimate import SharedEstimate, summarise
 from influential_bandits.policies.foresight.policy import Foresight
 from influential_bandits.policies.foresight.users import make_own
-from influential_bandits.simulation.fleet_kernels import Waiting, play_fleet
+from influential_bandits.simulation.fleet_kernels import play_fleet
+from influential_bandits.simulation.scenario_kernels import make_flight
 from influential_bandits.world.noise import GaussianNoise, Noise, require_noise
 from influential_bandits.world.population import Population, Users
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-APART_BYTES = 1 << 30  # for posteriors of users who differ in A
 STEP = 20_000  # rounds between two looks at the progress bar and at Ctrl-C
 
 
@@ -145,8 +145,9 @@ def simulate_fleet(
     keys = np.array([stream_keys(np.uint64(seed), u, NOISE) for u in numbers], np.uint64)
     counts, weights = np.zeros((many, n_arms), np.int64), np.zeros((many, n_arms))
     losses, clocks = np.zeros(many), np.zeros(many)
-    waiting = _make_waiting(users.delays, policy.memo_size(n_arms))
     rounds = len(users.visits)
+    places = min(int(users.delays.max(initial=0)), rounds) + 2
+    flight = make_flight(np.zeros((1, 2), np.uint64), places, policy.memo_size(n_arms))
     bar = Progress(policy.label, rounds, progress)
     try:
         for first in range(0, rounds, STEP):
@@ -162,7 +163,7 @@ def simulate_fleet(
                 weights,
                 losses,
                 clocks,
-                waiting,
+                flight,
                 first,
                 last,
             )
@@ -172,24 +173,3 @@ def simulate_fleet(
         bar.close()
     found = summarise(rules, shared)
     return FleetRun(population, policy, seed, users, counts, losses, found)
-
-
-def _make_waiting(delays: Ints, memo_size: int) -> Waiting:
-    """Return room for the losses that are under way at a time."""
-    rounds = len(delays)
-    late = delays > 0
-    ends = np.minimum(np.flatnonzero(late) + delays[late] + 1, rounds)
-    changes = np.bincount(np.flatnonzero(late), minlength=rounds + 1)
-    changes = changes - np.bincount(ends, minlength=rounds + 1)
-    most = max(int(np.cumsum(changes).max(initial=0)), 0) + 1
-    free = np.arange(1, most + 2)
-    return Waiting(
-        due=np.full(rounds + 1, -1, np.int64),
-        end=np.full(rounds + 1, -1, np.int64),
-        after=free,
-        free=np.zeros(1, np.int64),
-        user=np.zeros(most + 1, np.int64),
-        arm=np.zeros(most + 1, np.int64),
-        loss=np.zeros(most + 1),
-        memo=np.zeros((most + 1, memo_size)),
-    )

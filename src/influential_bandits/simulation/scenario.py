@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,11 +19,10 @@ from influential_bandits.checks import (
 )
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.simulation.session_times import fill_times
+from influential_bandits.simulation.scenario_kernels import fill_times
 
 DELAY_LAWS = ("fixed", "uniform", "geometric")
 SESSION_LAWS = ("fixed", "geometric")
-OF_TIMES = ("times", "session", "session_law", "gap", "pause")
 LARGEST_PAUSE = 10**9  # seconds; sums of them are exact for 10⁶ rounds and more
 
 Rounds = Mapping[int, int] | Iterable[tuple[int, int]]
@@ -225,26 +224,6 @@ class Scenario:
             if in_use < 1:
                 raise InvalidInput(f"no arm would be left in round {event.round}")
         return start
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the scenario as JSON data."""
-        pairs = {
-            name: [list(pair) for pair in getattr(self, name)]
-            for name in ("arrivals", "retirements")
-        }
-        data = {entry.name: getattr(self, entry.name) for entry in fields(self)} | pairs
-        if not self.has_times:
-            for name in OF_TIMES:
-                del data[name]
-        return data
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Scenario:
-        """Return the scenario that :meth:`to_json` described."""
-        try:
-            return cls(**data)
-        except TypeError as error:
-            raise InvalidInput(f"this describes no scenario: {error}") from None
 
 
 def require_times(times: Sequence[float], horizon: int) -> None:

@@ -1,7 +1,7 @@
 """What a scenario does to a run, compiled: losses that come late, arms on offer, times of rounds.
 
 The loop of `kernels.py` calls this. Without a scenario, or without times, None is passed, and
-nothing that concerns them is compiled.
+nothing that concerns them is compiled. Fleets keep late losses in the same lists.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ import numpy.typing as npt
 
 from influential_bandits.checks import HOUR
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.numerics.compiling import inlined
+from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.numerics.portable import halve, log
-from influential_bandits.numerics.streams import stream_at, uniform
+from influential_bandits.numerics.streams import SESSIONS, stream_at, stream_keys, uniform
 from influential_bandits.policies.compiled import Tag, elapsed, observed, pulled, select
-from influential_bandits.simulation.session_times import ends_before
 from influential_bandits.world.dynamics import Progress, elapse
 
 Bools = npt.NDArray[np.bool_]
 
 FIXED, UNIFORM, GEOMETRIC = 0, 1, 2  # delay laws
-NOBODY = -1  # the end of a list
+END = -1  # of a list
 
 
 class Rules(NamedTuple):
@@ -43,14 +42,46 @@ class Flight(NamedTuple):
     Lists are kept in the order of the pulls, one for each round to come.
     """
 
-    first: Ints  # (runs, places) head of the list of the losses that arrive in a round, or NOBODY
+    first: Ints  # (runs, places) head of the list of the losses that arrive in a round, or END
     last: Ints  # (runs, places) its end
-    after: Ints  # (runs, places) the next one of the same list, or NOBODY
-    round: Ints  # (runs, places) of the pull
+    after: Ints  # (runs, places) the next one of the same list, or END
+    pull: Ints  # (runs, places) the round of the pull, or the user of a fleet whose pull it was
     arm: Ints  # (runs, places)
     loss: Floats  # (runs, places)
     memo: Floats  # (runs, places, memo)
     keys: Any  # (runs, 2) uint64 of the scenario's random numbers
+
+
+def make_flight(keys: npt.NDArray[np.uint64], places: int, memo: int) -> Flight:
+    """Return room for so many losses of each run; none is under way."""
+    shape = (len(keys), places)
+    first, last, after = (np.full(shape, END, np.int64) for _ in range(3))
+    pull, arm = (np.zeros(shape, np.int64) for _ in range(2))
+    return Flight(first, last, after, pull, arm, np.zeros(shape), np.zeros((*shape, memo)), keys)
+
+
+@inlined
+def put_off(flight: Flight, run: int, t: int, due: int, pull: int, arm: int, loss: float) -> None:
+    """Put the loss of round t on its way; it is due fewer rounds later than there are places."""
+    places = flight.loss.shape[1]
+    place, when = t % places, due % places
+    flight.pull[run, place], flight.arm[run, place] = pull, arm
+    flight.loss[run, place] = loss
+    flight.after[run, place] = END
+    if flight.first[run, when] == END:
+        flight.first[run, when] = place
+    else:
+        flight.after[run, flight.last[run, when]] = place
+    flight.last[run, when] = place
+
+
+@inlined
+def take_due(flight: Flight, run: int, t: int) -> int:
+    """Return the place of the first loss that arrives in round t, or END; forget the list."""
+    when = t % flight.loss.shape[1]
+    place = flight.first[run, when]
+    flight.first[run, when] = END
+    return place
 
 
 class Clock(NamedTuple):
@@ -96,6 +127,33 @@ def count_hours(clock: Clock, run: int, t: int) -> float:
     keys = clock.keys[run]
     ended = ends_before(clock.session, clock.geometric, keys[0], keys[1], t)
     return (clock.pause if ended else clock.gap) / HOUR
+
+
+@inlined
+def ends_before(
+    session: int, geometric: bool, first_key: np.uint64, second_key: np.uint64, t: int
+) -> bool:
+    """Tell whether a session ended after round t − 1, so that a pause comes before round t."""
+    if geometric:
+        return uniform(stream_at(first_key, second_key, t), 0) * session < 1.0
+    return (t - 1) % session == 0
+
+
+@kernel
+def fill_times(
+    seed: np.uint64,
+    instance: np.uint64,
+    session: int,
+    geometric: bool,
+    gap: float,
+    pause: float,
+    times: Floats,
+) -> None:
+    """Write when each round of a run is, in seconds."""
+    first_key, second_key = stream_keys(seed, instance, SESSIONS)
+    for t in range(2, times.size + 1):
+        ended = ends_before(session, geometric, first_key, second_key, t)
+        times[t - 1] = times[t - 2] + (pause if ended else gap)
 
 
 @inlined
@@ -173,26 +231,16 @@ def tell_late(
 ) -> None:
     """Put the loss of a pull on its way, and hand over those that have arrived."""
     rules, flight = course.rules, course.flight
-    first, last, after = flight.first[run], flight.last[run], flight.after[run]
-    pulls, arms, losses = flight.round[run], flight.arm[run], flight.loss[run]
-    place = t % losses.size
-    memo = flight.memo[run, place, : course.memo_size]
+    memo = flight.memo[run, t % flight.loss.shape[1], : course.memo_size]
     for k in range(memo.size):
         memo[k] = 0.0
     pulled(tag, c, s, t, arm, memo)
     due = arrival(rules, flight.keys[run], t)
     if due <= rules.horizon:  # others would never be seen
-        pulls[place], arms[place], losses[place] = t, arm, loss
-        after[place] = NOBODY
-        when = due % losses.size
-        if first[when] == NOBODY:
-            first[when] = place
-        else:
-            after[last[when]] = place
-        last[when] = place
-    item = first[place]
-    first[place] = NOBODY
-    while item != NOBODY:
-        told = flight.memo[run, item, : course.memo_size]
-        observed(tag, c, s, pulls[item], arms[item], told, losses[item])
-        item = after[item]
+        put_off(flight, run, t, due, t, arm, loss)
+    place = take_due(flight, run, t)
+    while place != END:
+        pull, chosen = flight.pull[run, place], flight.arm[run, place]
+        noted = flight.memo[run, place, : course.memo_size]
+        observed(tag, c, s, pull, chosen, noted, flight.loss[run, place])
+        place = flight.after[run, place]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from influential_bandits.errors import InvalidInput
 from influential_bandits.numerics.arrays import Ints
@@ -22,11 +21,10 @@ from influential_bandits.simulation.kernels import (
 from influential_bandits.simulation.scenario import DELAY_LAWS, Scenario
 from influential_bandits.simulation.scenario_kernels import (
     GEOMETRIC,
-    NOBODY,
     Clock,
     Course,
-    Flight,
     Rules,
+    make_flight,
 )
 
 if TYPE_CHECKING:
@@ -50,26 +48,12 @@ class ScenarioPlayer:
         self.events = [event for event in scenario.events if event.round <= simulation.horizon]
         self.in_use = np.ones(self.layout.config[0], np.bool_)
         self.clock = make_clock(scenario, simulation) if scenario.has_times else None
-        self.flight = self._empty_flight(
-            key_table(simulation.seeds, np.uint64(simulation.numbers[0]), SCENARIO)
-        )
-
-    def _empty_flight(self, keys: npt.NDArray[np.uint64]) -> Flight:
-        shape = (len(keys), count_places(self.rules))
         arrivals = sum(not event.retires for event in self.events)
         memo = max(
             self.policy.memo_size(self.layout.config[0] + more) for more in range(arrivals + 1)
         )
-        return Flight(
-            first=np.full(shape, NOBODY, np.int64),
-            last=np.full(shape, NOBODY, np.int64),
-            after=np.full(shape, NOBODY, np.int64),
-            round=np.zeros(shape, np.int64),
-            arm=np.zeros(shape, np.int64),
-            loss=np.zeros(shape),
-            memo=np.zeros((*shape, memo)),
-            keys=keys,
-        )
+        keys = key_table(simulation.seeds, np.uint64(simulation.numbers[0]), SCENARIO)
+        self.flight = make_flight(keys, count_places(self.rules), memo)
 
     def play(self, first: int, last: int, fault: Ints) -> None:
         """Play rounds ``first`` … ``last`` of every run."""
@@ -110,7 +94,8 @@ class ScenarioPlayer:
         else:
             before = self.layout
             self.layout = Layout(self.policy, arm + 1, checked=before.checked)
-            self.runs = _lay_out_anew(self.runs, before, self.layout)
+            ints, floats = self.layout.lay_out_anew(before, self.runs.ints, self.runs.floats)
+            self.runs = self.runs._replace(ints=ints, floats=floats)
             self.in_use = np.append(self.in_use, True)
         tag, config, shared = self.layout.tag, self.layout.config, self.layout.arrays()
         change_arm(tag, config, shared, self.runs, arm, retires)
@@ -155,15 +140,3 @@ def count_places(rules: Rules) -> int:
             "there is room for; take a shorter delay or batch"
         )
     return most
-
-
-def _lay_out_anew(runs: Runs, before: Layout, after: Layout) -> Runs:
-    """Return the runs with room for one more arm; what is new is zero."""
-    many = len(runs.ints)
-    old: dict[str, npt.NDArray[Any]] = {"int64": runs.ints, "float64": runs.floats}
-    new: dict[str, npt.NDArray[Any]] = {
-        "int64": np.zeros((many, after.sizes["int64"]), np.int64),
-        "float64": np.zeros((many, after.sizes["float64"])),
-    }
-    after.carry_over(before, old, new)
-    return runs._replace(ints=new["int64"], floats=new["float64"])

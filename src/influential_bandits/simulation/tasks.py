@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import InitVar, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,15 +74,25 @@ class Simulation:
         arrays: Any = (array[i, seeds] for array in self.output[1:])
         return Output(self.output[0], *arrays)
 
-    def part(self, i: int, seeds: slice) -> Simulation:
-        """Return the simulation of one instance with some of the seeds."""
+    def part(self, instances: slice, seeds: slice = slice(None)) -> Simulation:
+        """Return the simulation of some of the instances with some of the seeds."""
         return replace(
             self,
-            instances=(self.instances[i],),
+            instances=self.instances[instances],
             seeds=self.seeds[seeds],
-            numbers=[self.numbers[i]],
-            output=self.output_of(slice(i, i + 1), seeds),
+            numbers=self.numbers[instances],
+            output=self.output_of(instances, seeds),
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel light: results are all zero before the work, and have a way of their own."""
+        marks, *arrays = self.output
+        return {**self.__dict__, "output": (marks, [(a.shape, a.dtype) for a in arrays])}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        marks, sizes = state["output"]
+        output = Output(marks, *(np.zeros(*size) for size in sizes))
+        self.__dict__.update(state, output=output)
 
     def tasks_for_cores(self, threads: int) -> Sequence[Task]:
         """Return tasks for the cores of a computer: in SIMD lanes where that pays."""
@@ -100,7 +110,7 @@ class Simulation:
             batch = self._batch_size(layout, instance)
             for start in range(0, len(self.seeds), batch):
                 seeds = slice(start, min(start + batch, len(self.seeds)))
-                yield Chain(self.part(i, seeds), layout, start)
+                yield Chain(self.part(slice(i, i + 1), seeds), start, layout)
 
     def _batch_size(self, layout: Layout, instance: Instance) -> int:
         """Return how many runs to play side by side: work for a step, within little memory."""
@@ -118,11 +128,12 @@ class Chain:
     """A batch of runs in one world, played step by step until the horizon."""
 
     simulation: Simulation  # of one instance, with the seeds of the batch
-    layout: Layout
     row: int  # of the first seed among all
+    known_layout: InitVar[Layout | None] = None  # of the policy and the instance, if at hand
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, known_layout: Layout | None) -> None:
         self.output = self.simulation.output_of(0)
+        self.layout = known_layout or self.simulation.lay_out(self.simulation.instances[0])
 
     def steps(self) -> Iterable[int]:
         """Play; yield the number of rounds done after each step."""
@@ -159,18 +170,9 @@ class Chain:
         for mine, theirs in zip(self.output[1:], results[1:], strict=True):
             mine[...] = theirs
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Travel light: results are all zero before the work, and layouts follow from the rest."""
-        marks, *arrays = self.simulation.output
-        sizes: Any = marks, [(array.shape, array.dtype) for array in arrays]
-        return {"simulation": replace(self.simulation, output=sizes), "row": self.row}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        marks, sizes = state["simulation"].output
-        output = Output(marks, *(np.zeros(*size) for size in sizes))
-        self.simulation, self.row = replace(state["simulation"], output=output), state["row"]
-        self.layout = self.simulation.lay_out(self.simulation.instances[0])
-        self.__post_init__()
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel without the layout, which follows from the rest."""
+        return Chain, (self.simulation, self.row)
 
     def _player(self) -> Callable[[int, int, Ints], None]:
         """Return what plays from one round to another."""

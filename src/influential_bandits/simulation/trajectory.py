@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import stat
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,30 +13,45 @@ import numpy.typing as npt
 
 from influential_bandits.checks import real_array
 from influential_bandits.display import make_html, take_axes
-from influential_bandits.errors import InvalidInput, MissingFile, NotApplicable, NotCertified
-from influential_bandits.files import clear_reason, read_about, read_table, seal_holds, write_table
+from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
+from influential_bandits.files import write_table
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.optima.regret import regret
-from influential_bandits.packages import make_frame, optional_module
+from influential_bandits.packages import make_frame
 from influential_bandits.policies.contract import Policy
-from influential_bandits.policies.registry import policy_from_json, policy_to_json
 from influential_bandits.simulation.scenario import Scenario
 from influential_bandits.summaries.slopes import log_log_slope
 from influential_bandits.world.instance import Instance
-from influential_bandits.world.noise import Noise, noise_from_json
+from influential_bandits.world.noise import Noise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FORMAT = "influential-bandits/trajectory/1"
 REGRET = "regret"
 SHOWN_CHECKPOINTS, SHOWN_ARMS = 6, 8  # in a notebook
-KEYS = ("instance", "seed", "horizon")  # columns that tell one row from another
-RECORDED = ("choices", "losses")  # columns with a list for each run, in its last row
+
+
+class Framed(ABC):
+    """Base of what has tidy columns of numbers."""
+
+    @abstractmethod
+    def to_columns(self, *, counts: bool = False) -> dict[str, npt.NDArray[Any]]:
+        """Return columns of equal length."""
+
+    def to_frame(self, library: str = "pandas", *, counts: bool = False) -> Any:
+        """Return the columns of :meth:`to_columns` as a data frame.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars", "pyarrow"}
+        counts : bool
+            Add a column for each arm, ``pulls_NAME``.
+        """
+        return make_frame(self.to_columns(counts=counts), library)
 
 
 @dataclass(frozen=True, eq=False)
-class Trajectory:
+class Trajectory(Framed):
     """The counts of every run at every checkpoint, and what follows from them.
 
     Attributes
@@ -118,9 +132,9 @@ class Trajectory:
             )
         others: Any = [against] * len(self.instances)
         if not isinstance(against, str):
-            given = real_array("the counts to compare with", against)
+            benchmark = real_array("the counts to compare with", against)
             try:
-                others = np.broadcast_to(given, self.counts.shape)
+                others = np.broadcast_to(benchmark, self.counts.shape)
             except ValueError:
                 raise InvalidInput(
                     f"the counts to compare with must fit the shape {self.counts.shape}"
@@ -154,12 +168,12 @@ class Trajectory:
         >>> run.to_columns()["regret"]
         array([  6.125, 210.125,   6.125, 210.125])
         """
-        numbers, seeds, horizons = _grid(self.instance_numbers, self.seeds, self.checkpoints)
+        n_instances, n_seeds, n_checkpoints, _ = self.counts.shape
         columns: dict[str, npt.NDArray[Any]] = {
-            "instance": numbers,
-            "seed": seeds,
-            "policy": np.full(len(horizons), self.policy.label, object),
-            "horizon": horizons,
+            "instance": np.repeat(self.instance_numbers, n_seeds * n_checkpoints),
+            "seed": np.tile(np.repeat(self.seeds, n_checkpoints), n_instances),
+            "policy": np.full(n_instances * n_seeds * n_checkpoints, self.policy.label, object),
+            "horizon": np.tile(self.checkpoints, n_instances * n_seeds),
             "loss": self.loss().ravel(),
             "regret": self._known_regret().ravel(),
         }
@@ -170,10 +184,10 @@ class Trajectory:
 
     def _known_regret(self) -> Floats:
         """Return the regret, (instances, seeds, checkpoints); NaN where there is no number."""
-        found = np.full(self.counts.shape[:-1], np.nan)
+        values = np.full(self.counts.shape[:-1], np.nan)
         if self.scenario is not None and self.scenario.restricts_arms:
-            return found
-        for instance, counts, out in zip(self.instances, self.counts, found, strict=True):
+            return values
+        for instance, counts, out in zip(self.instances, self.counts, values, strict=True):
             with suppress(NotApplicable):  # fading, or indefinite with many arms
                 try:
                     out[...] = regret(instance, counts)
@@ -181,18 +195,7 @@ class Trajectory:
                     for place in np.ndindex(out.shape):
                         with suppress(NotCertified):
                             out[place] = regret(instance, counts[place])
-        return found
-
-    def to_frame(self, library: str = "pandas", *, counts: bool = False) -> Any:
-        """Return the columns of :meth:`to_columns` as a data frame.
-
-        Parameters
-        ----------
-        library : {"pandas", "polars", "pyarrow"}
-        counts : bool
-            Add a column for each arm, ``pulls_NAME``.
-        """
-        return make_frame(self.to_columns(counts=counts), library)
+        return values
 
     def plot(self, ax: Axes | None = None, label: str | None = None) -> Axes:
         """Draw mean regret against the horizon on log scales, with 95 % confidence intervals.
@@ -250,73 +253,8 @@ class Trajectory:
         return make_html(repr(self), header=header, rows=rows)
 
     def save(self, path: str | Path) -> None:
-        """Write the run to a Parquet file: one row a checkpoint, the settings as JSON metadata."""
-        pyarrow = optional_module("pyarrow")
-        instances, seeds, marks, n_arms = self.counts.shape
-        rows = instances * seeds * marks
-        grid = _grid(self.instance_numbers, self.seeds, self.checkpoints)
-        columns = dict(zip(KEYS, grid, strict=True))
-        counts = np.ascontiguousarray(self.counts, np.int64).ravel()
-        columns["counts"] = pyarrow.FixedSizeListArray.from_arrays(counts, n_arms)
-        if self.expected_loss is not None:
-            columns["expected_loss"] = self.expected_loss.ravel()
-        for name in RECORDED:
-            values = getattr(self, name)
-            if values is not None:
-                ends = np.zeros(rows + 1, np.int64)
-                ends[marks::marks] = values.shape[-1]
-                columns[name] = pyarrow.LargeListArray.from_arrays(np.cumsum(ends), values.ravel())
-        settings = {
-            "format": FORMAT,
-            "instances": [instance.to_json() for instance in self.instances],
-            "instance_numbers": self.instance_numbers.tolist(),
-            "seeds": self.seeds.tolist(),
-            "checkpoints": self.checkpoints.tolist(),
-            "policy": policy_to_json(self.policy),
-            "noise": self.noise.to_json(),
-            "horizon": self.horizon,
-            "scenario": None if self.scenario is None else self.scenario.to_json(),
-        }
-        write_table(path, pyarrow.table(columns), settings)
-
-    @classmethod
-    def load(cls, path: str | Path, policy: Policy | None = None) -> Trajectory:
-        """Read a run written by :meth:`save`.
-
-        A file that was damaged, or changed by another program, is refused: its checksum tells.
-
-        Parameters
-        ----------
-        path : path
-        policy : Policy, optional
-            The policy that played. By default it is made from the file; the module of one of your
-            own is imported.
-        """
-        optional_module("pyarrow.parquet")
-        try:
-            if not stat.S_ISREG(Path(path).stat().st_mode):
-                raise InvalidInput(f"{path} is no regular file; name one that save has written")
-            sealed = seal_holds(path)
-            if sealed is None:
-                raise InvalidInput(
-                    f"{path} is not a saved trajectory, or was changed by another program: it has "
-                    "no checksum"
-                )
-            if not sealed:
-                raise InvalidInput(f"{path} is damaged: its checksum does not fit what it holds")
-            settings = read_about(path)
-            if settings.get("format") != FORMAT:
-                raise InvalidInput(
-                    f"{path} is not a saved trajectory: its format is {settings.get('format')!r}, "
-                    f"not {FORMAT!r}"
-                )
-            return cls(**_read_columns(read_table(path), settings, policy))
-        except FileNotFoundError as error:
-            raise MissingFile(f"cannot read {path}: {clear_reason(error)}") from None
-        except OSError as error:
-            raise InvalidInput(f"cannot read {path}: {clear_reason(error)}") from None
-        except MemoryError:
-            raise InvalidInput(f"{path} does not fit into memory") from None
+        """Write :meth:`to_columns`, all counts among them, to a Parquet file for any program."""
+        write_table(path, self.to_frame("pyarrow", counts=True), {"run": repr(self)})
 
     def __repr__(self) -> str:
         instances, seeds, marks, n_arms = self.counts.shape
@@ -327,7 +265,7 @@ class Trajectory:
         )
 
 
-class Trajectories(dict[str, Trajectory]):
+class Trajectories(Framed, dict[str, Trajectory]):
     """The runs of several policies, by name; what :func:`simulate` returns of several.
 
     Examples
@@ -347,17 +285,6 @@ class Trajectories(dict[str, Trajectory]):
             for name, columns in ((n, run.to_columns(counts=counts)) for n, run in self.items())
         ]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-    def to_frame(self, library: str = "pandas", *, counts: bool = False) -> Any:
-        """Return the columns of :meth:`to_columns` as a data frame.
-
-        Parameters
-        ----------
-        library : {"pandas", "polars", "pyarrow"}
-        counts : bool
-            Add a column for each arm, ``pulls_NAME``.
-        """
-        return make_frame(self.to_columns(counts=counts), library)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw all runs in one picture, as :meth:`Trajectory.plot` draws one.
@@ -393,44 +320,3 @@ class Trajectories(dict[str, Trajectory]):
 def _spread(last: int) -> Ints:
     """Return some places among 0 … last, with both ends."""
     return np.unique(np.linspace(0, last, SHOWN_CHECKPOINTS).round().astype(int))
-
-
-def _grid(numbers: Any, seeds: Any, marks: Any) -> tuple[Any, Any, Any]:
-    """Return the instance, seed and round of each row of a table in order."""
-    return (
-        np.repeat(numbers, len(seeds) * len(marks)),
-        np.tile(np.repeat(seeds, len(marks)), len(numbers)),
-        np.tile(marks, len(numbers) * len(seeds)),
-    )
-
-
-def _read_columns(table: Any, settings: Mapping[str, Any], policy: Policy | None) -> dict[str, Any]:
-    """Return what a trajectory is made of, of a file whose checksum holds."""
-    instances = tuple(Instance.from_json(data) for data in settings["instances"])
-    marks = np.array(settings["checkpoints"], np.int64)
-    seeds = np.array(settings["seeds"], np.uint64)
-    shape, scenario = (len(instances), len(seeds), len(marks)), settings["scenario"]
-    arrays = {name: _values(table, name) for name in table.column_names if name not in KEYS}
-    recorded = {name: arrays[name].reshape(*shape[:2], -1) for name in RECORDED if name in arrays}
-    return {
-        "instances": instances,
-        "policy": policy_from_json(settings["policy"], policy),
-        "noise": noise_from_json(settings["noise"]),
-        "seeds": seeds,
-        "checkpoints": marks,
-        "counts": arrays["counts"].reshape(*shape, instances[0].n_arms),
-        "expected_loss": arrays["expected_loss"].reshape(shape)
-        if "expected_loss" in arrays
-        else None,
-        "horizon": settings["horizon"],
-        "instance_numbers": np.array(settings["instance_numbers"], np.uint64),
-        "scenario": None if scenario is None else Scenario.from_json(scenario),
-        **recorded,
-    }
-
-
-def _values(table: Any, name: str) -> Any:
-    """Return all numbers of a column; of lists, one after the other."""
-    column = table[name].combine_chunks()
-    values = column.flatten() if hasattr(column.type, "value_type") else column
-    return values.to_numpy(zero_copy_only=False)

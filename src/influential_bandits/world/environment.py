@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from influential_bandits.checks import arm_number, count_hours, require_time, whole_number
@@ -155,34 +153,3 @@ def _pull(
 def _all_losses(world: World, progress: Progress, t: int, out: Floats) -> None:
     for arm in range(out.size):
         out[arm] = expected_loss(world, progress, arm, t)
-
-
-@kernel
-def pull_all(
-    world: World,
-    progress: Progress,
-    noise: Source,
-    keys: Any,
-    t: int,
-    arms: Ints,
-    out: Floats,
-) -> None:
-    """Pull an arm in round t of each of many runs; every array of ``progress`` has a row a run."""
-    for run in range(out.size):
-        own = Progress(
-            progress.counts[run], progress.weights[run], progress.low[run], progress.last[run]
-        )
-        expected = expected_loss(world, own, arms[run], t)
-        out[run] = observed_loss(noise, expected, keys[run, 0], keys[run, 1], 0, t, arms[run])
-        advance(world, own, arms[run], t)
-
-
-@kernel
-def expect_all(world: World, progress: Progress, t: int, out: Floats) -> None:
-    """Write the losses before noise of all arms in round t of each of many runs to ``out``."""
-    for run in range(out.shape[0]):
-        own = Progress(
-            progress.counts[run], progress.weights[run], progress.low[run], progress.last[run]
-        )
-        for arm in range(out.shape[1]):
-            out[run, arm] = expected_loss(world, own, arm, t)

@@ -81,12 +81,12 @@ def random_instance(n_arms: int, seed: int, rank: int | None = None) -> Instance
     >>> random_instance(n_arms=100_000, seed=0, rank=16)
     Instance(100000 arms, low-rank interaction (rank 16), max|A| = 1)
     """
-    n_arms = whole_number("n_arms", n_arms, 1)
-    seed = whole_number("seed", seed, 0)
     if rank is None:
-        _require_dense(n_arms)
+        n_arms, seed = _check_dense(n_arms, seed)
         b = _normals(seed, (n_arms, n_arms), 0)
         return Instance(_normalised_gram(b), _normals(seed, (1, n_arms), 1)[0])
+    n_arms = whole_number("n_arms", n_arms, 1)
+    seed = whole_number("seed", seed, 0)
     rank = whole_number("rank", rank, 1)
     factors = _normals(seed, (n_arms, rank), 0)
     interaction = LowRankInteraction(factors / np.sqrt(_largest_square(factors)))
@@ -106,10 +106,8 @@ def instance_with_support(n_arms: int, support: int, seed: int) -> Instance:
     >>> instance_with_support(n_arms=5, support=2, seed=0)
     Instance(5 arms, dense interaction, max|A| = 1)
     """
-    n_arms = whole_number("n_arms", n_arms, 1)
+    n_arms, seed = _check_dense(n_arms, seed)
     support = whole_number("support", support, 1)
-    seed = whole_number("seed", seed, 0)
-    _require_dense(n_arms)
     if support > n_arms:
         raise InvalidInput(f"support must be at most n_arms = {n_arms}, got {support}")
     vectors = _normals(seed, (n_arms, n_arms), 2)
@@ -146,10 +144,8 @@ def block_instance(n_arms: int, blocks: int, seed: int, within: float = 0.8) -> 
     >>> bool(instance.interaction.to_dense()[0, 2] > 0)  # arms 0, 2 and 4 are a block
     True
     """
-    n_arms = whole_number("n_arms", n_arms, 1)
+    n_arms, seed = _check_dense(n_arms, seed)
     blocks = whole_number("blocks", blocks, 1)
-    seed = whole_number("seed", seed, 0)
-    _require_dense(n_arms)
     if blocks > n_arms:
         raise InvalidInput(f"blocks must be at most n_arms = {n_arms}, got {blocks}")
     within = real_number("within", within, 0.0, 1.0)
@@ -177,9 +173,7 @@ def recovery_instance(n_arms: int, seed: int) -> Instance:
     >>> (matrix > 0).tolist()
     [[True, False, False], [False, True, False], [False, False, True]]
     """
-    n_arms = whole_number("n_arms", n_arms, 1)
-    seed = whole_number("seed", seed, 0)
-    _require_dense(n_arms)
+    n_arms, seed = _check_dense(n_arms, seed)
     weights = np.zeros((n_arms, n_arms))
     below = np.tril_indices(n_arms, -1)
     weights[below] = _uniforms(seed, len(below[0]), 7)
@@ -209,9 +203,7 @@ def indefinite_instance(n_arms: int, seed: int) -> Instance:
     >>> indefinite_instance(n_arms=3, seed=0)
     Instance(3 arms, dense interaction, max|A| = 1, indefinite)
     """
-    n_arms = whole_number("n_arms", n_arms, 2)
-    seed = whole_number("seed", seed, 0)
-    _require_dense(n_arms)
+    n_arms, seed = _check_dense(n_arms, seed, least=2)
     loss = _normals(seed, (1, n_arms), 1)[0]
     for attempt in itertools.count(FIRST_ATTEMPT):
         half = _normals(seed, (n_arms, n_arms), attempt)
@@ -277,8 +269,11 @@ def _uniforms(seed: int, size: int, number: int) -> Floats:
     return out
 
 
-def _require_dense(n_arms: int) -> None:
+def _check_dense(n_arms: int, seed: int, least: int = 1) -> tuple[int, int]:
+    """Return the number of arms of a dense matrix and the seed, or say what is wrong with them."""
+    n_arms = whole_number("n_arms", n_arms, least)
     if n_arms > DENSE_ARMS:
         raise InvalidInput(
             f"a dense matrix of {n_arms:,} arms is too large; see random_instance(rank=…)"
         )
+    return n_arms, whole_number("seed", seed, 0)

@@ -48,10 +48,6 @@ class Interaction(Value, ABC):
     def rows(self, indices: npt.ArrayLike) -> Floats:
         """Return some rows of A as a dense array (len(indices), arms)."""
 
-    @abstractmethod
-    def times(self, x: npt.ArrayLike) -> Floats:
-        """Return A·x for a vector (arms,)."""
-
     @cached_property
     @abstractmethod
     def diagonal(self) -> Floats:
@@ -85,7 +81,7 @@ class Interaction(Value, ABC):
         if self.kind != DENSE and size > MOST_BYTES:
             raise InvalidInput(
                 f"a dense matrix of {self.n_arms:,} arms takes {size / 2**30:,.1f} GiB; take some "
-                "of its rows(), or times(x), or call to_dense() if you mean it"
+                "of its rows(), or call to_dense() if you mean it"
             )
         return np.asarray(self.to_dense(), dtype)
 
@@ -143,9 +139,6 @@ class DenseInteraction(Interaction):
 
     def rows(self, indices: npt.ArrayLike) -> Floats:
         return self.values[np.asarray(indices)]
-
-    def times(self, x: npt.ArrayLike) -> Floats:
-        return self.values @ np.asarray(x, float)
 
     @cached_property
     def diagonal(self) -> Floats:
@@ -222,10 +215,6 @@ class LowRankInteraction(Interaction):
     def rows(self, indices: npt.ArrayLike) -> Floats:
         rows: Floats = self.values[np.asarray(indices)] @ self.values.T
         return rows
-
-    def times(self, x: npt.ArrayLike) -> Floats:
-        product: Floats = self.values @ (self.values.T @ np.asarray(x, float))
-        return product
 
     @cached_property
     def diagonal(self) -> Floats:
@@ -310,10 +299,6 @@ class SparseInteraction(Interaction):
     def rows(self, indices: npt.ArrayLike) -> Floats:
         rows: Floats = self.matrix[np.asarray(indices)].toarray()
         return rows
-
-    def times(self, x: npt.ArrayLike) -> Floats:
-        product: Floats = self.matrix @ np.asarray(x, float)
-        return product
 
     @cached_property
     def diagonal(self) -> Floats:

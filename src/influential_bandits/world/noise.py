@@ -32,7 +32,7 @@ from influential_bandits.numerics.user_code import (
     require_function,
     require_reproducible,
 )
-from influential_bandits.references import find_class, name_class, subclasses
+from influential_bandits.references import name_class
 
 NONE, GAUSSIAN, UNIFORM, RECORDED = 0, 1, 2, 3
 NO_VALUES: Floats = np.empty((1, 0))
@@ -367,12 +367,3 @@ def require_noise(given: object) -> Noise:
         require_declared(type(given), InvalidInput)
     given.source()
     return given
-
-
-def noise_from_json(data: dict[str, Any]) -> Noise:
-    """Return the noise that :meth:`Noise.to_json` described; a module of the user's is imported."""
-    hint = "import the module that defines it first"
-    noise: Noise = find_class(data["name"], Noise, subclasses(Noise), hint)(
-        **{key: value for key, value in data.items() if key != "name"}
-    )
-    return noise

@@ -36,9 +36,8 @@ from influential_bandits.world.population_draws import (
 from influential_bandits.world.values import StoredValue, freeze
 
 FORMAT = "influential-bandits/population/1"
-ENTRIES = (  # of a file, and what a population is made of
-    "interaction",
-    "initial_loss",
+OF_INSTANCES = ("interaction", "initial_loss", "memory", "half_life", "arm_names")
+OWN = (  # what a population has beyond an instance
     "covariance",
     "interaction_spread",
     "unlike",
@@ -48,15 +47,11 @@ ENTRIES = (  # of a file, and what a population is made of
     "returning",
     "delay",
     "delay_law",
-    "memory",
-    "arm_names",
-)
-OF_TIMES = (
-    "half_life",
     "rounds_per_hour",
     "open_hours",
-)  # further entries if there are times
-OF_LEVELS = ("drift", "drift_memory")  # and if levels drift
+    "drift",
+    "drift_memory",
+)
 DAY_HOURS = 24.0
 FEWEST_AN_HOUR = 1e-9
 LAWS = ("fixed", "geometric")
@@ -381,8 +376,7 @@ class Population(StoredValue):
         return matrices
 
     def to_json(self) -> dict[str, Any]:
-        further = (*OF_TIMES * (self.rounds_per_hour is not None), *OF_LEVELS * (self.drift > 0.0))
-        values = {name: getattr(self, name) for name in (*ENTRIES, *further)}
+        values = {name: getattr(self, name) for name in (*OF_INSTANCES, *OWN)}
         for name in ("interaction", "initial_loss", "covariance"):
             values[name] = values[name].tolist()
         values["arm_names"] = list(self.arm_names) if self._named else None
@@ -393,30 +387,27 @@ class Population(StoredValue):
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise InvalidInstance(f'this is no population file: expected "format": "{FORMAT}"')
         entries = {name: value for name, value in data.items() if name != "format"}
-        for name in ENTRIES:
-            if name not in entries:
-                raise InvalidInstance(f"the population file has no {name!r} entry")
-        unknown = [name for name in entries if name not in (*ENTRIES, *OF_TIMES, *OF_LEVELS)]
+        known = {*OF_INSTANCES, *OWN}
+        missing, unknown = known - entries.keys(), entries.keys() - known
+        if missing:
+            raise InvalidInstance(f"the population file has no {min(missing)!r} entry")
         if unknown:
             raise InvalidInstance(
-                f"the population file has an entry that means nothing: {abbreviate(unknown[0])}"
+                f"the population file has an entry that means nothing: {abbreviate(min(unknown))}"
             )
-        made = cls(**entries, definite=False)
+        population = cls(**entries, definite=False)
         for name in ("interaction", "covariance"):
-            given = np.array(entries[name], np.float64)
-            if given.ndim == 2 and not np.array_equal(given, given.T):  # not even by rounding
+            matrix = np.array(entries[name], np.float64)
+            if matrix.ndim == 2 and not np.array_equal(matrix, matrix.T):  # not even by rounding
                 raise InvalidInstance(f"the {name} of the population file is not symmetric")
-        return made
+        return population
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle by making it again, so that a copy cannot be changed either."""
         return Population.from_json, (self.to_json(),)
 
     def _parts(self) -> tuple[Any, ...]:
-        laws = ENTRIES[ENTRIES.index("interaction_spread") : ENTRIES.index("memory")]
-        moves = (self.drift, self.drift_memory) if self.drift > 0.0 else ()
-        times = self.rounds_per_hour, self.open_hours
-        return self._typical, self.covariance, *map(self.__getattribute__, laws), *times, *moves
+        return self._typical, *(getattr(self, name) for name in OWN)
 
     def __repr__(self) -> str:
         parts = [f"{self.n_arms} arms", f"max|A| = {self._typical.interaction.max_abs:.4g}"]

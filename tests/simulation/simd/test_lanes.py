@@ -174,19 +174,21 @@ def test_late_rounds_are_played_alike(policy, late):
     """Play an opening, then go on as if in a late round."""
     (instance,), noise = random_instances(3, 1), ib.GaussianNoise(1.0)
     seeds, marks = np.arange(16, dtype=np.uint64), np.array([late + 200])
-    ours, theirs = np.zeros((2, 16, 1, 3), np.int64)
     nothing, horizon = np.zeros((1, 16, 0)), late + 200
-    output = Output(marks, theirs[None], nothing, nothing.astype(np.int32), nothing)
-    simulation = Simulation(
-        policy, (instance,), noise, seeds, [0], output, horizon, None, 3, False, 1, None
-    )
-    in_lanes = lanes.LaneTask(simulation, range(16), ours)._player()
-    in_general = Chain(simulation, simulation.lay_out(instance), 0)._player()
+    players = []
+    for counts in np.zeros((2, 1, 16, 1, 3), np.int64):
+        output = Output(marks, counts, nothing, nothing.astype(np.int32), nothing)
+        simulation = Simulation(
+            policy, (instance,), noise, seeds, [0], output, horizon, None, 3, False, 1, None
+        )
+        players.append(Chain(simulation, 0) if players else lanes.LaneTask(simulation, range(16)))
+    in_lanes, in_general = (player._player() for player in players)
     fault = np.zeros(3, np.int64)
     for first, last in ((1, 100), (late, late + 200)):
         in_lanes(first, last)
         in_general(first, last, fault)
     assert not fault.any()
+    ours, theirs = (player.simulation.output.counts for player in players)
     assert ours.sum() == 16 * 301
     np.testing.assert_array_equal(ours, theirs)
 
@@ -312,7 +314,7 @@ def test_a_long_run_can_be_stopped_in_between():
     simulation = Simulation(
         ib.LCB(), (world,), noise, seeds, [0], output, 2**40, None, 2, False, 1000, True
     )
-    task = lanes.LaneTask(simulation, range(3), counts)
+    task = lanes.LaneTask(simulation, range(3))
     steps = iter(task.steps())
     assert next(steps) == 3 * (1000 // 3)
     assert not counts.any()

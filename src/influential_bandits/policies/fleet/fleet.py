@@ -111,9 +111,10 @@ class Fleet(NamedArms):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all that a fleet is but its reference to compiled code; copies."""
+        self._held = None  # a reference into the arrays; made anew when needed
         state = {name: copy.copy(value) for name, value in self.__dict__.items()}
         arrays = {name: state[name] for name in ("_shared", "_own", "_history")}
-        return {**state, **copy.deepcopy(arrays), "_held": None}
+        return {**state, **copy.deepcopy(arrays)}
 
     def __repr__(self) -> str:
         """Say how many users it serves, and how far it is."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +16,6 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.influential_lcb import InfluentialLCB
 from influential_bandits.policies.lcb import LCB
-from influential_bandits.simulation.kernels import Output
 from influential_bandits.simulation.simd.kernels import advance_lanes, fill_keys
 from influential_bandits.simulation.simd.layout import (
     ROUNDS_PER_BLOCK,
@@ -53,11 +52,17 @@ def lane_tasks(simulation: Simulation, threads: int) -> list[Task] | None:
         simulation.rounds_per_step // simulation.horizon, BYTES_PER_TASK // (8 * slots_for(n_arms))
     )
     size = max(1, most // lanes) * lanes
-    counts = simulation.output.counts.reshape(runs, len(simulation.output.checkpoints), n_arms)
     return [
-        LaneTask(simulation, range(start, min(start + size, runs)), counts[start : start + size])
-        for start in range(0, runs, size)
+        _make_task(simulation, start, min(start + size, runs)) for start in range(0, runs, size)
     ]
+
+
+def _make_task(simulation: Simulation, start: int, stop: int) -> LaneTask:
+    """Return the task of runs start … stop − 1, with their instances alone."""
+    several = len(simulation.seeds)
+    first, last = start // several, (stop - 1) // several
+    part = simulation.part(slice(first, last + 1))
+    return LaneTask(part, range(start - first * several, stop - first * several))
 
 
 def _can_be_laned(policy: Policy, instances: Sequence[Instance], noise: Noise) -> bool:
@@ -102,12 +107,14 @@ class LaneTask:
 
     simulation: Simulation  # of LCB or InfluentialLCB, in dense worlds with memory 1
     runs: range  # those played here: run n has instance n // seeds and seed n % seeds
-    counts: Ints  # (runs, checkpoints, arms): where the results of these runs go
 
     def __post_init__(self) -> None:
         self.seeds = self.simulation.seeds
         self.n_arms = self.simulation.instances[0].n_arms
         self.lanes = lanes_for(self.n_arms)
+        # (runs, checkpoints, arms), a view: where the results of these runs go
+        counts = self.simulation.output.counts
+        self.counts: Ints = counts.reshape(-1, *counts.shape[2:])[self.runs.start : self.runs.stop]
 
     def steps(self) -> Iterable[int]:
         """Play; yield the number of rounds done after each step."""
@@ -126,24 +133,8 @@ class LaneTask:
         """Take what was played elsewhere."""
         self.counts[...] = results
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Travel light: with the instances of these runs only, and without counts to be filled."""
-        several = len(self.seeds)
-        first, last = self.runs[0] // several, self.runs[-1] // several
-        nothing: Any = np.zeros((last + 1 - first, several, 0))
-        part = replace(
-            self.simulation,
-            instances=self.simulation.instances[first : last + 1],
-            numbers=self.simulation.numbers[first : last + 1],
-            output=Output(self.simulation.output.checkpoints, *[nothing] * 4),
-        )
-        before = first * several
-        runs = range(self.runs.start - before, self.runs.stop - before)
-        return {"simulation": part, "runs": runs, "counts": self.counts.shape}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, counts=np.zeros(state["counts"], np.int64))
-        self.__post_init__()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LaneTask, (self.simulation, self.runs)
 
     def _player(self) -> Callable[[int, int], None]:
         """Return what plays from one round to another."""
