@@ -43,7 +43,6 @@ from .policies.classic import EpsilonGreedy as EpsilonGreedy
 from .policies.classic import GaussianThompson as GaussianThompson
 from .policies.contract import Policy as Policy
 from .policies.fleet.fleet import Fleet as Fleet
-from .policies.fleet.fleet import FleetTicket as FleetTicket
 from .policies.foresight.policy import Foresight as Foresight
 from .policies.foresight.prior import LossPrior as LossPrior
 from .policies.influential_lcb import InfluentialLCB as InfluentialLCB
@@ -59,6 +58,7 @@ from .policies.rising import REdUCB as REdUCB
 from .policies.rising import RLessUCB as RLessUCB
 from .policies.rotting import FEWA as FEWA
 from .policies.rotting import RAWUCB as RAWUCB
+from .policies.tickets import FleetTicket as FleetTicket
 from .policies.uniform import Uniform as Uniform
 from .simulation.engine import simulate as simulate
 from .simulation.fleets import FleetRun as FleetRun

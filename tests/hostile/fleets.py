@@ -1,13 +1,13 @@
 """Files of fleets, spoilt, then loaded and served with.
 
-One whose seal holds is believed, but for the shapes of its arrays.
+The seal, and that of each part within, are all that a file is asked for.
 """
 
 import influential_bandits as ib
 from hostile.judging import LOST, OTHER, RAW, Failed, demand, prepared, tell
 from hostile.mutating import mutate_bytes
 from influential_bandits.errors import InfluentialBanditsError
-from influential_bandits.policies.fleet.files import FleetData, read_fleet, write_fleet
+from influential_bandits.files import read_about, read_table, write_table
 
 USERS = ("ann", "bob", "cy", "di")
 
@@ -46,23 +46,22 @@ def serve_on(draw, fleet, rounds):
             fleet.add_arm()
 
 
-def reshape_arrays(draw, data):
-    """Return the arrays with some of another shape or kind, and what was done."""
-    parts, said = [data.shared, data.own], []
-    for _ in range(draw.choice((1, 1, 2, 4))):
-        which = draw.randrange(2)
-        name = draw.choice(parts[which]._fields)
-        array = getattr(parts[which], name)
-        change = draw.choice(("cut", "wide", "flat", "small"))
-        new = {
-            "cut": array[:-1].copy(),
-            "wide": array[..., None].copy(),
-            "flat": array.ravel()[1:].copy(),
-            "small": array.astype("f4"),
-        }[change]
-        parts[which] = parts[which]._replace(**{name: new})
-        said.append(f"{name} {change}")
-    return FleetData(data.about, *parts), "; ".join(said)
+def spoil_parts(draw, path):
+    """Spoil, drop or double parts of a file whose seal then holds; return what was done."""
+    about, table = read_about(path), read_table(path)
+    parts, said = table.to_pylist(), []
+    for _ in range(draw.choice((1, 1, 2))):
+        number = draw.randrange(len(parts))
+        change = draw.choice(("bytes", "drop", "double"))
+        if change == "bytes":
+            parts[number]["state"] = mutate_bytes(draw, parts[number]["state"])[0]
+        elif change == "drop" and len(parts) > 1:
+            del parts[max(number, 1)]
+        else:
+            parts.append(parts[number])
+        said.append(f"part {number}: {change}")
+    write_table(path, type(table).from_pylist(parts, table.schema), about)
+    return "; ".join(said)
 
 
 def play(draw, home):
@@ -78,8 +77,7 @@ def play(draw, home):
         raw, said = mutate_bytes(draw, path.read_bytes())
         path.write_bytes(raw)
     else:
-        data, said = reshape_arrays(draw, read_fleet(path))
-        write_fleet(path, data)
+        said = spoil_parts(draw, path)
     tell(f"{fleet!r}: {said}")
     again = ib.Fleet.load(path)
     serve_on(draw, again, 30)

@@ -21,7 +21,7 @@ from influential_bandits.policies.agent import Agent
 from influential_bandits.policies.agent_snapshot import pack_agent, unpack_agent
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.fleet.estimate import SharedEstimate, summarise
-from influential_bandits.policies.fleet.fleet import Fleet, FleetTicket
+from influential_bandits.policies.fleet.fleet import Fleet
 from influential_bandits.policies.fleet.snapshot import pack_fleet, pack_users, unpack_fleet
 from influential_bandits.policies.foresight.policy import Foresight
 from influential_bandits.policies.foresight.users import (
@@ -32,6 +32,7 @@ from influential_bandits.policies.foresight.users import (
     note_time,
 )
 from influential_bandits.policies.registry import code_digest, policy_to_json
+from influential_bandits.policies.tickets import FleetTicket
 
 Mask = npt.NDArray[np.bool_]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,24 @@ from influential_bandits.checks import LARGEST_LOSS, abbreviate, arm_number, is_
 from influential_bandits.errors import InvalidInput
 
 AnyTicket = TypeVar("AnyTicket")
+
+
+class FleetTicket(NamedTuple):
+    """A pull of a user whose loss may still be to come.
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> ib.Fleet(arms=["tea", "coffee"]).pull("ann")
+    FleetTicket(number=1, user='ann', round=1, arm=0, name='tea', memo=(0.0, 0.0, 0.0, ...))
+    """
+
+    number: int  # of the fleet's pulls, 1, 2, …
+    user: str
+    round: int  # of the user, 1, 2, …
+    arm: int  # its number
+    name: str  # its name; of arms without names, the number as text
+    memo: tuple[float, ...]  # what the user had been exposed to
 
 
 class NamedArms:

@@ -7,8 +7,6 @@ import pytest
 
 from influential_bandits.policies.foresight import hypotheses
 from influential_bandits.policies.foresight.hypotheses import (
-    FIRST_LEVEL_SPREAD,
-    FIRST_SCALE,
     LEVEL_SPREADS,
     MEANS,
     MEMORIES,
@@ -16,9 +14,10 @@ from influential_bandits.policies.foresight.hypotheses import (
     SCALES,
     SPREAD,
     count_regressors,
+    level_spread_of,
     place,
+    scale_of,
     solve_common,
-    spread_of,
     weigh,
     weigh_scale,
 )
@@ -115,8 +114,8 @@ def test_hypotheses_are_weighed_by_their_likelihood(n_arms, rounds):
                     dense_likelihood(
                         play,
                         m,
-                        spread_of(FIRST_LEVEL_SPREAD, t),
-                        spread_of(FIRST_SCALE, k),
+                        level_spread_of(t),
+                        scale_of(play.c, k),
                         play.s.noise[0],
                     )
                     for t in range(LEVEL_SPREADS)
@@ -206,7 +205,7 @@ def test_partners_tell_each_other_what_they_know():
     h, size = int(play.s.weight.argmax()), play.size
     choose_hypotheses(play.c, play.s)
     own = play.s.covariance.copy()
-    matrix, silent = np.empty((size, size)), np.zeros((2, 2 * size))
+    matrix, silent = np.empty((size, size + 1)), np.zeros((2, 2 * size))
     for arm in range(2):
         regress(play.c, play.s, h, arm, matrix, silent)
     alone = play.s.covariance

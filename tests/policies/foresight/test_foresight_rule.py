@@ -76,7 +76,7 @@ def test_in_the_last_round_that_was_told_nothing_is_looked_at_for_later():
             draw = np.random.default_rng(seed)
             for _ in range(39):
                 ticket = agent.pull(eligible=[agent.round == 0, agent.round > 0])
-                agent.observe(ticket, 0.5 * draw.normal() + 0.5 * (ticket.arm == 0))
+                agent.observe(ticket, 0.2 if ticket.arm == 0 else 0.5 * draw.normal())
             chosen[horizon] = agent.select()
         assert chosen == {40: agent.expected_losses().argmin(), 10**6: 0}
 

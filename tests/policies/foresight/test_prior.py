@@ -38,7 +38,7 @@ def test_around_is_as_wide_as_asked_about_every_unknown():
 def test_the_sums_of_an_arm_are_those_of_its_marginal_distribution(arms, taste):
     """σ² times the inverse of its covariance; a millionth of the variances is added to them."""
     prior = some_prior(arms, seed=arms)
-    products, moments, squares = prior.sums(taste)
+    products, moments, squares, _ = prior.sums(prior.n_arms, taste)
     names, expected = named_unknowns(arms), prior.events * prior.sigma**2
     for arm in range(arms):
         own = [("A", max(arm, j), min(arm, j)) for j in range(arms)]
@@ -57,7 +57,7 @@ def test_the_sums_of_an_arm_are_those_of_its_marginal_distribution(arms, taste):
 
 def test_the_sums_of_a_certain_prior_stay_within_what_doubles_can_hold():
     prior = ib.LossPrior.around([[0.5]], [100.0], sd=0.0, sigma=1.0)
-    products, moments, _ = prior.sums()
+    products, moments, *_ = prior.sums(prior.n_arms)
     np.testing.assert_allclose(products, [[100.0, 0.0, 100.0]])  # deviations of 0.001 · 100
     np.testing.assert_allclose(moments, [[1e4, 50.0]])
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from influential_bandits.numerics.arrays import Floats
+from influential_bandits.policies.foresight.cholesky import place
 from influential_bandits.policies.foresight.hypotheses import (
     FIRST_LEVEL_SPREAD,
     MEANS,
     MEMORIES,
     MOST_ARMS,
     STEP,
-    place,
 )
 from influential_bandits.policies.foresight.rule import FIRST_DIFFERENCE
 from influential_bandits.policies.foresight.users import Rules, Shared

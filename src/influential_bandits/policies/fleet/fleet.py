@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,6 @@ from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.membership import Membership
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.policies.fleet.estimate import SharedEstimate, summarise
-from influential_bandits.policies.fleet.files import FleetData, read_fleet, write_fleet
 from influential_bandits.policies.fleet.handle import (
     choose_for,
     hold,
@@ -36,11 +35,13 @@ from influential_bandits.policies.fleet.handle import (
     wait_for,
 )
 from influential_bandits.policies.fleet.new_arms import add_arm
+from influential_bandits.policies.fleet.snapshot import read_fleet, unpack_fleet, write_fleet
 from influential_bandits.policies.foresight.policy import Foresight
 from influential_bandits.policies.foresight.users import Own, Shared, make_own, remember
 from influential_bandits.policies.history import History
 from influential_bandits.policies.registry import policy_from_json, policy_to_json
 from influential_bandits.policies.tickets import (
+    FleetTicket,
     NamedArms,
     require_loss,
     require_pending,
@@ -48,23 +49,6 @@ from influential_bandits.policies.tickets import (
 )
 
 MOST_FLEET_ARMS = 1000
-
-
-class FleetTicket(NamedTuple):
-    """A pull of a user whose loss may still be to come.
-
-    Examples
-    --------
-    >>> Fleet(arms=["tea", "coffee"]).pull("ann")
-    FleetTicket(number=1, user='ann', round=1, arm=0, name='tea', memo=(0.0, 0.0, 0.0, ...))
-    """
-
-    number: int  # of the fleet's pulls, 1, 2, …
-    user: str
-    round: int  # of the user, 1, 2, …
-    arm: int  # its number
-    name: str  # its name; of arms without names, the number as text
-    memo: tuple[float, ...]  # what the user had been exposed to
 
 
 class Fleet(NamedArms):
@@ -127,18 +111,10 @@ class Fleet(NamedArms):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all that a fleet is but its reference to compiled code; copies."""
-        return {
-            **self.__dict__,
-            "pending": dict(self.pending),
-            "retired": set(self.retired),
-            "_rows": dict(self._rows),
-            "_free": list(self._free),
-            "_of": list(self._of),
-            "_history": copy.deepcopy(self._history),
-            "_shared": copy.deepcopy(self._shared),
-            "_own": copy.deepcopy(self._own),
-            "_held": None,
-        }
+        self._held = None  # a reference into the arrays; made anew when needed
+        state = {name: copy.copy(value) for name, value in self.__dict__.items()}
+        arrays = {name: state[name] for name in ("_shared", "_own", "_history")}
+        return {**state, **copy.deepcopy(arrays)}
 
     def __repr__(self) -> str:
         """Say how many users it serves, and how far it is."""
@@ -419,7 +395,16 @@ class Fleet(NamedArms):
 
     def save(self, path: str | Path) -> None:
         """Write the state to a Parquet file with a seal, whole or not at all."""
-        write_fleet(path, self._data())
+        about = {
+            "policy": policy_to_json(self.policy),
+            "n_arms": self.n_arms,
+            "arm_names": None if self._names is None else list(self._names),
+            "retired": sorted(self.retired),
+            "history": None,
+        }
+        if self._history is not None:
+            about["history"] = {**self._history.to_json(), "user": self._of}
+        write_fleet(path, about, self)
 
     @classmethod
     def load(cls, path: str | Path) -> Fleet:
@@ -435,55 +420,21 @@ class Fleet(NamedArms):
         ...     Fleet.load(os.path.join(folder, "fleet.parquet"))
         Fleet(2 arms (tea, coffee), 1 user, 1 pull, 0 losses, 1 to come)
         """
-        data = read_fleet(path)
-        about = data.about
+        about, state, users = read_fleet(path)
         policy = policy_from_json(about["policy"])
         if not isinstance(policy, Foresight):
             raise InvalidInput(f"{path} is of a fleet with another policy")
-        fleet = cls(policy, arms=about["n_arms"], history=about["history"] is not None)
-        fleet._take(data)
-        return fleet
-
-    def _data(self) -> FleetData:
-        """Return all that there is to save."""
-        history = None
-        if self._history is not None:
-            history = {**self._history.to_json(), "user": self._of}
-        about = {
-            "policy": policy_to_json(self.policy),
-            "n_arms": self.n_arms,
-            "arm_names": None if self._names is None else list(self._names),
-            "retired": sorted(self.retired),
-            "users": list(self._rows),
-            "rows": list(self._rows.values()),
-            "free": self._free,
-            "pulls": self.pulls,
-            "losses": self.losses,
-            "pending": [[t.number, t.user, t.round, t.arm, t.memo] for t in self.pending.values()],
-            "history": history,
-        }
-        return FleetData(about, self._shared, self._own)
-
-    def _take(self, data: FleetData) -> None:
-        """Take over what a file holds."""
-        about = data.about
-        data.require_like(self._shared, self._own)
-        self._shared, self._own = data.shared, data.own
-        self._name_arms(about["arm_names"] and tuple(about["arm_names"]))
-        self.retired = set(about["retired"])
-        self._rows = dict(zip(about["users"], about["rows"], strict=True))
-        self._free = list(about["free"])
-        self.pulls, self.losses = about["pulls"], about["losses"]
-        for number, user, t, arm, memo in about["pending"]:
-            ticket = FleetTicket(number, user, t, arm, self._name(arm), tuple(memo))
-            self.pending[number] = ticket
-        if about["history"] is not None:
-            self._of = list(about["history"]["user"])
-            self._history = History()
-            columns = (about["history"][name] for name in ("round", "arm", "loss"))
+        names, history = about["arm_names"], about["history"]
+        fleet = cls(policy, arms=names or about["n_arms"], history=history is not None)
+        fleet.retired = set(about["retired"])
+        unpack_fleet(state, users, fleet)
+        if fleet._history is not None:
+            fleet._of = list(history["user"])
+            columns = (history[name] for name in ("round", "arm", "loss"))
             for t, arm, loss in zip(*columns, strict=True):
-                self._history.add(int(t), arm, loss)
-            self._history.read_times(about["history"])
+                fleet._history.add(int(t), arm, loss)
+            fleet._history.read_times(history)
+        return fleet
 
     def parts(self) -> tuple[Shared, Own, dict[str, Any]]:
         """Return the arrays themselves, and what else a snapshot needs (``snapshot.py``)."""
@@ -494,7 +445,11 @@ class Fleet(NamedArms):
         self, about: dict[str, Any], shared: Shared, own: Own, rows: dict[str, int]
     ) -> None:
         """Take over the arrays of a snapshot, if they can be those of a fleet."""
-        FleetData(about, shared, own).require_like(self._shared, self._own)
+        for name, mine, now in zip(Shared._fields, shared, self._shared, strict=True):
+            if (mine.dtype, mine.shape) != (now.dtype, now.shape):
+                raise InvalidInput(
+                    f"the fleet is damaged: {name} has shape {mine.shape}, expected {now.shape}"
+                )
         self._shared, self._own = shared, own
         self.pulls, self.losses = about["pulls"], about["losses"]
         self._rows, self._free = rows, about["free"]

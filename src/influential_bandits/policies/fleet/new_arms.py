@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.policies.foresight.hypotheses import MOST_ARMS, place
+from influential_bandits.policies.foresight.cholesky import place
+from influential_bandits.policies.foresight.hypotheses import MOST_ARMS
 from influential_bandits.policies.foresight.rule import EXACT_ARMS
 from influential_bandits.policies.foresight.users import (
+    FLEET_FIELDS,
     Own,
     Rules,
     Shared,
@@ -29,15 +31,7 @@ def add_arm(rules: Rules, wider: Rules, shared: Shared, own: Own) -> tuple[Share
 
 def _widen_shared(rules: Rules, wider: Rules, shared: Shared) -> Shared:
     widened = make_shared(wider)
-    for name in (
-        "observations",
-        "next_choice",
-        "decisions",
-        "next_stays",
-        "noise",
-        "kept",
-        "stays",
-    ):
+    for name in (*FLEET_FIELDS, "observations", "next_choice", "noise"):
         getattr(widened, name)[:] = getattr(shared, name)
     widened.seen[: rules.n_arms] = shared.seen
     variants = shared.squares.size

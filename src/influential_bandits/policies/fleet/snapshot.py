@@ -1,6 +1,7 @@
 """Fleets as bytes, in parts: what all users share, and each user by itself.
 
-A service with a million users writes those who came since the last time, and not all of them.
+A service with a million users writes those who came since the last time, and not all of them. A
+file of a fleet has these parts as rows of a sealed table; that of no user is what all share.
 """
 
 from __future__ import annotations
@@ -11,13 +12,21 @@ import zlib
 from array import array
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from influential_bandits.errors import InvalidInput
-from influential_bandits.policies.fleet.fleet import Fleet, FleetTicket
+from influential_bandits.errors import InvalidInput, MissingFile
+from influential_bandits.files import read_about, read_table, seal_holds, write_table
+from influential_bandits.packages import optional_module
 from influential_bandits.policies.foresight.users import Own, Shared
+from influential_bandits.policies.tickets import FleetTicket
+
+if TYPE_CHECKING:
+    from influential_bandits.policies.fleet.fleet import Fleet
+
+FORMAT = "influential-bandits/fleet/3"
 
 HEAD = struct.Struct("<4sII")
 MAGIC = b"IBF6"
@@ -77,7 +86,39 @@ def unpack_fleet(blob: bytes, users: Iterable[tuple[object, bytes]], fleet: Flee
     if len(arrays) != len(shared):
         raise InvalidInput("the snapshot of a fleet is of another version")
     rows, filled = _read_users(about, own, users, fleet)
+    fleet.pending = dict(sorted(fleet.pending.items()))
     fleet.take_parts(about, Shared(*arrays), filled, rows)
+
+
+def write_fleet(path: str | Path, about: dict[str, Any], fleet: Fleet) -> None:
+    """Write a fleet to a file, whole or not at all."""
+    arrow = optional_module("pyarrow")
+    parts = {"": pack_fleet(fleet), **pack_users(fleet, fleet.users)}
+    columns = {
+        "user": arrow.array(list(parts), arrow.string()),
+        "state": arrow.array(list(parts.values()), arrow.large_binary()),
+    }
+    write_table(path, arrow.table(columns), {"format": FORMAT, **about})
+
+
+def read_fleet(path: str | Path) -> tuple[dict[str, Any], bytes, Iterable[tuple[object, bytes]]]:
+    """Return what :func:`write_fleet` was given; a file that was changed since is refused."""
+    try:
+        whole = seal_holds(path)
+    except FileNotFoundError:
+        raise MissingFile(f"there is no file {path}") from None
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror or error}") from None
+    if not whole:
+        raise InvalidInput(
+            f"{path} is no fleet file" + (": it was damaged or changed" if whole is False else "")
+        )
+    about = read_about(path)
+    if about.pop("format", None) != FORMAT:
+        raise InvalidInput(f'{path} is no fleet file: expected "format": "{FORMAT}"')
+    table = read_table(path)
+    parts = zip(table["user"].to_pylist(), table["state"].to_pylist(), strict=True)
+    return about, next(parts)[1], parts
 
 
 def _read_arrays(blob: bytes) -> tuple[dict[str, Any], list[Any]]:
@@ -104,6 +145,7 @@ def _read_users(
     seen[about["free"]] = True  # rows of users that were forgotten
     waiting = iter(users)
     while part := list(islice(waiting, USERS_AT_ONCE)):
+        places.update(dict.fromkeys((str(user) for user, _ in part), -1))  # keeps their order
         by_form: dict[tuple[int, bytes], list[tuple[object, bytes]]] = {}
         for pair in part:
             by_form.setdefault((len(pair[1]), pair[1][8:12]), []).append(pair)

@@ -24,28 +24,18 @@ import numpy as np
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.numerics.portable import exp, log
+from influential_bandits.policies.foresight.cholesky import factorise, log_determinant, place
 
-MEMORIES = (1.0, 0.97, 0.9, 0.7, 0.4)  # γ: what is left of a pull's influence after each round
+MEMORIES = (1.0, 0.97, 0.85, 0.5)  # γ: what is left of a pull's influence after each round
 MOST_ARMS = 24  # beyond, all other arms count together
 FIRST_LEVEL_SPREAD, LEVEL_SPREADS = 0.1, 8  # τ, each √10 times the one before
 FIRST_SCALE, SCALES = 0.02, 8  # s, likewise
+NO_INFLUENCE = 1e-6  # s, in place of the first where memory is told
 STEP = math.sqrt(10.0)
 SPREAD = 0.5  # of coefficients and of common means, in units of s
 MEANS = 3  # common ones: of levels, of own influence, of that of others
 LEAST_REST = 1e-13  # of the sum of squares: what rounding may leave of a perfect fit
 NEGLIGIBLE = 30.0  # a hypothesis e³⁰ times less likely than the best has no weight
-
-
-@inlined
-def place(j: int, k: int) -> int:
-    """Return where the product of regressors j ≥ k lies among those of an arm.
-
-    Examples
-    --------
-    >>> [place(j, k) for j in range(3) for k in range(j + 1)]
-    [0, 1, 2, 3, 4, 5]
-    """
-    return j * (j + 1) // 2 + k
 
 
 @inlined
@@ -71,60 +61,28 @@ def common_mean(arm: int, regressor: int, n_arms: int) -> int:
 
 
 @inlined
-def spread_of(first: float, steps: int) -> float:
-    """Return a candidate of τ or s."""
+def level_spread_of(number: int) -> float:
+    """Return a candidate for τ."""
+    return grow(FIRST_LEVEL_SPREAD, number)
+
+
+@inlined
+def scale_of(c: Any, number: int) -> float:
+    """Return a candidate for s.
+
+    Influence that is soon gone is nearly none. Where memory is told, none is a candidate instead.
+    """
+    none = number == 0 and c.memories == 1
+    return NO_INFLUENCE if none else grow(FIRST_SCALE, number)
+
+
+@inlined
+def grow(first: float, steps: int) -> float:
+    """Return the first of a series of candidates after so many steps."""
     value = first
     for _ in range(steps):
         value *= STEP
     return value
-
-
-@inlined
-def factorise(matrix: Floats, size: int) -> float:
-    """Overwrite the lower triangle with its Cholesky factor; return the log of the determinant."""
-    log_determinant = 0.0
-    for j in range(size):
-        for k in range(j + 1):
-            value = matrix[j, k]
-            for m in range(k):
-                value -= matrix[j, m] * matrix[k, m]
-            if j == k:
-                log_determinant += log(value)
-                matrix[j, j] = math.sqrt(value)
-            else:
-                matrix[j, k] = value / matrix[k, k]
-    return log_determinant
-
-
-@inlined
-def factorise_quickly(matrix: Floats, size: int) -> None:
-    """Overwrite the lower triangle with its Cholesky factor."""
-    for j in range(size):
-        for k in range(j + 1):
-            value = matrix[j, k]
-            for m in range(k):
-                value -= matrix[j, m] * matrix[k, m]
-            matrix[j, k] = math.sqrt(value) if j == k else value / matrix[k, k]
-
-
-@inlined
-def solve_lower(factor: Floats, size: int, vector: Floats) -> None:
-    """Overwrite b with the solution of L·x = b."""
-    for j in range(size):
-        value = vector[j]
-        for k in range(j):
-            value -= factor[j, k] * vector[k]
-        vector[j] = value / factor[j, j]
-
-
-@inlined
-def solve_upper(factor: Floats, size: int, vector: Floats) -> None:
-    """Overwrite b with the solution of Lᵀ·x = b."""
-    for j in range(size - 1, -1, -1):
-        value = vector[j]
-        for k in range(j + 1, size):
-            value -= factor[k, j] * vector[k]
-        vector[j] = value / factor[j, j]
 
 
 @inlined
@@ -187,8 +145,8 @@ def weigh_scale(
     """
     n_arms = seen.size
     size = moments.shape[1] // variants - 1  # coefficients but the level
-    matrix, solved, across = np.empty((size, size)), np.empty(size), np.empty(size)
-    columns = np.empty((2, size))
+    matrix = np.empty((size, size + 4))
+    between = np.empty((4, 4))  # the columns beside it: level, losses, own mean, others' mean
     precision = np.empty((weights.size, MEANS * MEANS))
     moment = np.empty((weights.size, MEANS))
     rest = np.empty(weights.size)
@@ -204,54 +162,43 @@ def weigh_scale(
         n_losses += seen[arm]
         for j in range(size):
             for k in range(j + 1):
-                matrix[j, k] = products[arm, place(j + 1, k + 1) * variants + variant]
+                matrix[k, j] = products[arm, place(j + 1, k + 1) * variants + variant]
             matrix[j, j] += tight
-            across[j] = products[arm, place(j + 1, 0) * variants + variant]
-            solved[j] = moments[arm, (j + 1) * variants + variant]
-            own = common_mean(arm, j + 1, n_arms) == 1
-            columns[0, j] = tight if own else 0.0
-            columns[1, j] = 0.0 if own else tight
-        log_determinant = factorise(matrix, size) - size * log(tight)
-        solve_lower(matrix, size, solved)
-        solve_lower(matrix, size, across)
-        solve_lower(matrix, size, columns[0])
-        solve_lower(matrix, size, columns[1])
-        left = products[arm, variant]
-        level = moments[arm, variant]
-        fit, own_fit, others_fit = 0.0, 0.0, 0.0
-        own_own, own_others, others_others, own_level, others_level = 0.0, 0.0, 0.0, 0.0, 0.0
-        for j in range(size):
-            left -= across[j] * across[j]
-            level -= across[j] * solved[j]
-            fit += solved[j] * solved[j]
-            own_fit += columns[0, j] * solved[j]
-            others_fit += columns[1, j] * solved[j]
-            own_own += columns[0, j] * columns[0, j]
-            own_others += columns[0, j] * columns[1, j]
-            others_others += columns[1, j] * columns[1, j]
-            own_level -= columns[0, j] * across[j]
-            others_level -= columns[1, j] * across[j]
+            is_own = common_mean(arm, j + 1, n_arms) == 1
+            matrix[j, size] = products[arm, place(j + 1, 0) * variants + variant]
+            matrix[j, size + 1] = moments[arm, (j + 1) * variants + variant]
+            matrix[j, size + 2] = tight if is_own else 0.0
+            matrix[j, size + 3] = 0.0 if is_own else tight
+        factorise(matrix)
+        grown = log_determinant(matrix) - size * log(tight)
+        for a in range(4):
+            for b in range(4):
+                between[a, b] = 0.0
+                for j in range(size):
+                    between[a, b] += matrix[j, size + a] * matrix[j, size + b]
+        left = products[arm, variant] - between[0, 0]
+        level = moments[arm, variant] - between[0, 1]
         for t in range(weights.size):
-            spread = spread_of(FIRST_LEVEL_SPREAD, t)
+            spread = level_spread_of(t)
             known = 1.0 / (spread * spread)
             pivot = max(left, 0.0) + known
             root = math.sqrt(pivot)
             end = level / root
             last[0] = known / root
-            last[1] = own_level / root
-            last[2] = others_level / root
-            weights[t] -= log_determinant + log(pivot) - log(known)
-            rest[t] -= fit + end * end
+            last[1] = -between[0, 2] / root
+            last[2] = -between[0, 3] / root
+            weights[t] -= grown + log(pivot) - log(known)
+            rest[t] -= between[1, 1] + end * end
             for k in range(MEANS):
                 moment[t, k] += last[k] * end
                 for m in range(k + 1):
                     precision[t, MEANS * k + m] -= last[k] * last[m]
-            moment[t, 1] += own_fit
-            moment[t, 2] += others_fit
+            moment[t, 1] += between[1, 2]
+            moment[t, 2] += between[1, 3]
             precision[t, 0] += known
-            precision[t, 4] += tight - own_own
-            precision[t, 7] -= own_others
-            precision[t, 8] += tight * (size - 1) - others_others
+            precision[t, 4] += tight - between[2, 2]
+            precision[t, 7] -= between[2, 3]
+            precision[t, 8] += tight * (size - 1) - between[3, 3]
     mean, factor = np.empty(MEANS), np.empty(MEANS * MEANS)
     for t in range(weights.size):
         solve_common(precision[t], moment[t], mean, factor)
@@ -269,7 +216,7 @@ def weigh(c: Any, s: Any, weights: Floats) -> float:
     variants = s.squares.size
     best = -math.inf
     for k in range(SCALES):
-        scale = spread_of(FIRST_SCALE, k)
+        scale = scale_of(c, k)
         for v in range(variants):
             row = weights[k, v]
             squares, width, noise = s.squares[v], s.log_widths[v], s.noise[0]

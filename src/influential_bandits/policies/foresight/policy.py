@@ -22,16 +22,13 @@ from influential_bandits.policies.foresight.hypotheses import (
     MEMORIES,
     MOST_ARMS,
     add_loss,
-    count_regressors,
-    place,
 )
 from influential_bandits.policies.foresight.posterior import (
-    GROWTH,
     HYPOTHESES,
     choose_hypotheses,
     fit,
-    learn,
     normalise_weights,
+    posterior_fields,
 )
 from influential_bandits.policies.foresight.prior import LossPrior
 from influential_bandits.policies.foresight.rule import (
@@ -46,7 +43,7 @@ from influential_bandits.policies.foresight.users import (
     Rules,
     Shared,
     make_shared,
-    share_events,
+    take_loss,
     take_prior,
 )
 from influential_bandits.policies.selection import unseen_arm
@@ -69,7 +66,7 @@ class Foresight(Policy):
     ----------
     memory : float in (0, 1] or "estimate"
         γ: how much of a pull's influence is left after each further round. If estimated, 1, 0.97,
-        0.9, 0.7 and 0.4 are weighed.
+        0.85 and 0.5 are weighed.
     horizon : int, optional
         How many rounds will be played. Without it, the rounds ahead are taken to be half of those
         played, and at least one for each arm.
@@ -172,33 +169,15 @@ class Foresight(Policy):
 
     def fields(self, n_arms: int) -> Mapping[str, tuple[str, Shape]]:
         """Counts, sums of losses by arm and memory, and the posterior of each hypothesis."""
-        memories, size = self._memories(), count_regressors(n_arms)
-        few = n_arms if n_arms <= MOST_ARMS else 0
-        rows = HYPOTHESES * n_arms
+        memories = self._memories()
         return {
+            **posterior_fields(n_arms, memories),
             "pulls": ("int64", n_arms),
-            "seen": ("int64", n_arms),
-            "observations": ("int64", 1),
-            "next_choice": ("int64", 1),
-            "variant": ("int64", HYPOTHESES),
-            "squares": ("float64", memories),
-            "log_widths": ("float64", memories),
-            "noise": ("float64", 1),  # σ, when hypotheses were last chosen
             "counts": ("float64", n_arms * memories),  # faded pulls
             "total": ("float64", memories),
-            "products": ("float64", (few, (few + 1) * (few + 2) // 2 * memories)),
-            "moments": ("float64", (few, (few + 1) * memories)),
+            # With few arms these are kept as well, and ready should there be many.
             "coarse_products": ("float64", (n_arms, 6 * memories)),
             "coarse_moments": ("float64", (n_arms, 3 * memories)),
-            "level_spread": ("float64", HYPOTHESES),
-            "scale": ("float64", HYPOTHESES),
-            "weight": ("float64", HYPOTHESES),
-            "rest": ("float64", HYPOTHESES),  # sum of squares that is left
-            "coefficients": ("float64", (rows, size)),
-            "response": ("float64", (rows, MEANS * size)),
-            "covariance": ("float64", (rows, place(size, 0))),
-            "common_precision": ("float64", (HYPOTHESES, MEANS * MEANS)),
-            "common_moment": ("float64", (HYPOTHESES, MEANS)),
             "kept": ("float64", 2 * self.by_clock),  # Σ what was left a round later, and rounds
             "stays": ("float64", 0),  # of users, in a fleet
         }
@@ -208,16 +187,10 @@ class Foresight(Policy):
         self._require_room(n_arms)
         if self.prior is None or n_arms > MOST_ARMS:
             return {}
-        told, known = self.prior.n_arms, count_regressors(n_arms)
-        products, moments, squares = self.prior.sums(self.prior.taste)
-        all_products = np.zeros((n_arms, place(known, 0)))
-        all_moments = np.zeros((n_arms, known))
-        all_products[:told, : products.shape[1]] = products
-        all_moments[:told, : told + 1] = moments
-        seen = share_events(self.prior, n_arms)
+        products, moments, squares, seen = self.prior.sums(n_arms, self.prior.taste)
         return {
-            "products": all_products,
-            "moments": all_moments,
+            "products": products,
+            "moments": moments,
             "squares": np.array([squares]),
             "seen": seen,
             "observations": np.array([seen.sum()]),
@@ -266,28 +239,12 @@ class Foresight(Policy):
     @staticmethod
     def observed(c: Any, s: Any, t: int, arm: int, memo: Any, loss: float) -> None:
         """Take the loss into all sums, and into the posteriors."""
-        few = s.products.shape[0]
-        coarse, all_counts = memo[: 2 * c.memories], memo[2 * c.memories :][: few * c.memories]
-        s.seen[arm] += 1
-        s.observations[0] += 1
-        for m in range(c.memories):
-            s.squares[m] += loss * loss
-        add_loss(s.coarse_products, s.coarse_moments, arm, coarse, c.memories, loss)
-        if few > 0:
-            add_loss(s.products, s.moments, arm, all_counts, c.memories, loss)
-        if s.observations[0] >= s.next_choice[0]:
-            s.next_choice[0] = s.observations[0] + max(1, s.observations[0] // GROWTH)
-            choose_hypotheses(c, s)
+        few, coarse = s.products.shape[0], memo[: 2 * c.memories]
+        if few == 0:
+            take_loss(c, s, s, arm, coarse, loss)
         else:
-            counts = all_counts if few > 0 else coarse
-            regressors = np.empty(1 + counts.size // c.memories)
-            regressors[0] = 1.0
-            for h in range(HYPOTHESES):
-                if s.weight[h] > 0.0:
-                    for j in range(regressors.size - 1):
-                        regressors[j + 1] = counts[j * c.memories + s.variant[h]]
-                    learn(c, s, h, arm, regressors, loss, 1.0)
-        normalise_weights(s)
+            add_loss(s.coarse_products, s.coarse_moments, arm, coarse, c.memories, loss)
+            take_loss(c, s, s, arm, memo[coarse.size :][: few * c.memories], loss)
 
     @staticmethod
     def expected(c: Any, s: Any, losses: Any) -> None:

@@ -19,22 +19,21 @@ import numpy as np
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.numerics.portable import exp, log
+from influential_bandits.policies.contract import Shape
+from influential_bandits.policies.foresight.cholesky import factorise, invert, place, solve
 from influential_bandits.policies.foresight.hypotheses import (
-    FIRST_LEVEL_SPREAD,
-    FIRST_SCALE,
     LEAST_REST,
     LEVEL_SPREADS,
     MEANS,
+    MOST_ARMS,
     SCALES,
     SPREAD,
     begin_common,
     common_mean,
-    factorise,
-    place,
+    count_regressors,
+    level_spread_of,
+    scale_of,
     solve_common,
-    solve_lower,
-    solve_upper,
-    spread_of,
     sums_of,
     weigh,
 )
@@ -42,6 +41,34 @@ from influential_bandits.policies.foresight.hypotheses import (
 HYPOTHESES = 6  # that are followed from loss to loss
 GROWTH = 4  # hypotheses are chosen anew when the losses have grown by a quarter
 SLIGHT = 1e-9  # a share of all weights that counts as none
+
+
+def posterior_fields(n_arms: int, variants: int) -> dict[str, tuple[str, Shape]]:
+    """Return type and shape of what is learned of losses: sums, and posteriors that follow."""
+    few = n_arms if n_arms <= MOST_ARMS else 0
+    size, rows = count_regressors(n_arms), HYPOTHESES * n_arms
+    return {
+        "seen": ("int64", n_arms),
+        "observations": ("int64", 1),
+        "next_choice": ("int64", 1),
+        "variant": ("int64", HYPOTHESES),
+        "squares": ("float64", variants),
+        "log_widths": ("float64", variants),
+        "noise": ("float64", 1),  # σ, when hypotheses were last chosen
+        "products": ("float64", (few, (few + 1) * (few + 2) // 2 * variants)),
+        "moments": ("float64", (few, (few + 1) * variants)),
+        "coarse_products": ("float64", (n_arms - few, 6 * variants)),
+        "coarse_moments": ("float64", (n_arms - few, 3 * variants)),
+        "level_spread": ("float64", HYPOTHESES),
+        "scale": ("float64", HYPOTHESES),
+        "weight": ("float64", HYPOTHESES),
+        "rest": ("float64", HYPOTHESES),  # sum of squares that is left
+        "coefficients": ("float64", (rows, size)),
+        "response": ("float64", (rows, MEANS * size)),
+        "covariance": ("float64", (rows, place(size, 0))),
+        "common_precision": ("float64", (HYPOTHESES, MEANS * MEANS)),
+        "common_moment": ("float64", (HYPOTHESES, MEANS)),
+    }
 
 
 @kernel
@@ -63,8 +90,8 @@ def choose_hypotheses(c: Any, s: Any) -> None:
                 if taken > first:  # one that fills several places is kept once, with their weight
                     s.weight[first] = float(taken - first)
                     s.variant[first] = v
-                    s.level_spread[first] = spread_of(FIRST_LEVEL_SPREAD, t)
-                    s.scale[first] = spread_of(FIRST_SCALE, k)
+                    s.level_spread[first] = level_spread_of(t)
+                    s.scale[first] = scale_of(c, k)
                     fit(c, s, first)
                     noise += s.weight[first] / HYPOTHESES * s.rest[first]
     s.noise[0] = math.sqrt(noise / max(s.observations[0] - 1, 1))
@@ -74,7 +101,7 @@ def choose_hypotheses(c: Any, s: Any) -> None:
 def fit(c: Any, s: Any, h: int) -> None:
     """Compute the posterior of a hypothesis from the sums."""
     size = s.response.shape[1] // MEANS
-    matrix, more = np.empty((size, size)), np.zeros((c.n_arms, 2 * size))
+    matrix, more = np.empty((size, size + 1)), np.zeros((c.n_arms, 2 * size))
     precision, moment = s.common_precision[h], s.common_moment[h]
     rest = s.squares[s.variant[h]] + begin_common(precision, moment, s.scale[h], s.noise[0])
     for arm in range(c.n_arms):
@@ -103,17 +130,13 @@ def regress(c: Any, s: Any, h: int, arm: int, matrix: Floats, more: Floats) -> N
     variants = s.squares.size
     level = 1.0 / (s.level_spread[h] * s.level_spread[h])
     tight = 1.0 / (SPREAD * s.scale[h] * SPREAD * s.scale[h])
-    vector = np.empty(size)
     for j in range(size):
         for k in range(j + 1):
-            matrix[j, k] = products[arm, place(j, k) * variants + v]
+            matrix[k, j] = products[arm, place(j, k) * variants + v]
         matrix[j, j] += (level if j == 0 else tight) + more[arm, j]
-        vector[j] = moments[arm, j * variants + v] + more[arm, size + j]
-    factorise(matrix, size)
-    solve_lower(matrix, size, vector)
-    solve_upper(matrix, size, vector)
-    for j in range(size):
-        s.coefficients[row, j] = vector[j]
+        matrix[j, size] = moments[arm, j * variants + v] + more[arm, size + j]
+    factorise(matrix)
+    solve(matrix, size, s.coefficients[row])
     invert(matrix, s.covariance[row])
     for j in range(size):
         for k in range(MEANS):
@@ -125,26 +148,6 @@ def regress(c: Any, s: Any, h: int, arm: int, matrix: Floats, more: Floats) -> N
             s.response[row, MEANS * j + of_k] += entry * (level if k == 0 else tight)
             if k < j:
                 s.response[row, MEANS * k + common_mean(arm, j, c.n_arms)] += entry * tight
-
-
-@inlined
-def invert(factor: Floats, inverse: Floats) -> None:
-    """Write the inverse of L·Lᵀ, as its lower triangle, from the factor L."""
-    size = factor.shape[0]
-    rows = np.empty((size, size))  # of the inverse of Lᵀ
-    for j in range(size):
-        rows[j, j] = 1.0 / factor[j, j]
-        for i in range(j + 1, size):
-            value = 0.0
-            for k in range(j, i):
-                value -= factor[i, k] * rows[j, k]
-            rows[j, i] = value / factor[i, i]
-    for j in range(size):
-        for k in range(j + 1):
-            value = 0.0
-            for m in range(j, size):
-                value += rows[j, m] * rows[k, m]
-            inverse[place(j, k)] = value
 
 
 @inlined

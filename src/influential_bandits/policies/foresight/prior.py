@@ -18,8 +18,9 @@ from influential_bandits.checks import (
     whole_number,
 )
 from influential_bandits.errors import InvalidInput
-from influential_bandits.numerics.arrays import Floats
+from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.world.fading import Fading
+from influential_bandits.world.values import Value, freeze
 
 FORMAT = "influential-bandits/prior/1"
 LEAST = 1e-100  # sigma and memory of a prior: its covariance is divided by the noise's square
@@ -27,7 +28,7 @@ SHARPEST = 1e-3  # deviation of a prior, in units of the noise: what is less cou
 ASYMMETRY = 1e-9  # relative to the standard deviations: what rounding may leave
 
 
-class LossPrior:
+class LossPrior(Value):
     """A normal distribution of (l1, A), what is known of the noise, and how users differ.
 
     The unknowns lie arm by arm: l1_0, A_00, l1_1, A_01, A_11, l1_2, A_02, ….
@@ -54,6 +55,15 @@ class LossPrior:
     LossPrior(1 arm, sigma 1.0, memory 1.0)
     """
 
+    n_arms: int
+    mean: Floats
+    covariance: Floats
+    sigma: float
+    events: int
+    memory: float
+    half_life: float | None
+    taste: float
+
     def __init__(
         self,
         mean: npt.ArrayLike,
@@ -64,18 +74,18 @@ class LossPrior:
         half_life: float | None = None,
         taste: float = 0.0,
     ) -> None:
-        self.mean, self.covariance = _numbers(mean), _numbers(covariance)
-        size = self.mean.size
-        self.n_arms = next((k for k in range(1, size + 1) if unknowns(k) == size), 0)
-        if self.mean.ndim != 1 or not self.n_arms or self.covariance.shape != (size, size):
+        mean, covariance = _numbers(mean), _numbers(covariance)
+        size = mean.size
+        n_arms = next((k for k in range(1, size + 1) if unknowns(k) == size), 0)
+        if mean.ndim != 1 or not n_arms or covariance.shape != (size, size):
             raise InvalidInput(
                 "a prior has K + K(K + 1)/2 means and a square of as many covariances, got shapes "
-                f"{self.mean.shape} and {self.covariance.shape}"
+                f"{mean.shape} and {covariance.shape}"
             )
-        require_losses("the mean of a prior", self.mean, InvalidInput)
-        require_losses("the covariance of a prior", self.covariance, InvalidInput)
-        deviations = np.sqrt(np.abs(np.diag(self.covariance)))
-        gap = np.abs(self.covariance - self.covariance.T)
+        require_losses("the mean of a prior", mean, InvalidInput)
+        require_losses("the covariance of a prior", covariance, InvalidInput)
+        deviations = np.sqrt(np.abs(np.diag(covariance)))
+        gap = np.abs(covariance - covariance.T)
         if (gap > ASYMMETRY * np.outer(deviations, deviations)).any():
             raise InvalidInput("the covariance of a prior must be symmetric")
         for name, value, top in (("sigma", sigma, LARGEST_LOSS), ("memory", memory, 1.0)):
@@ -84,19 +94,24 @@ class LossPrior:
                     f"{name} must be above 0 ({LEAST:g} or more) and at most {top:g}, got "
                     f"{abbreviate(value)}"
                 )
-        self.sigma, self.memory = float(sigma), float(memory)
-        self.half_life = require_half_life(half_life)
-        if np.abs(self.covariance).max() > LARGEST_LOSS * self.sigma**2:
+        sigma = float(sigma)
+        if np.abs(covariance).max() > LARGEST_LOSS * sigma**2:
             raise InvalidInput(
                 f"the deviations of a prior must be at most {math.sqrt(LARGEST_LOSS):g} times the "
-                f"noise of {self.sigma:g}, got one of {deviations.max():g}"
+                f"noise of {sigma:g}, got one of {deviations.max():g}"
             )
         if not is_real(taste) or not 0.0 <= float(taste) <= math.sqrt(LARGEST_LOSS):
             raise InvalidInput(f"taste must be a standard deviation, got {abbreviate(taste)}")
-        self.taste = float(taste)
-        self.events = whole_number("events", events, 1, 2**53)
-        self.mean.setflags(write=False)
-        self.covariance.setflags(write=False)
+        self._set(
+            mean=freeze(mean),
+            covariance=freeze(covariance),
+            n_arms=n_arms,
+            sigma=sigma,
+            events=whole_number("events", events, 1, 2**53),
+            memory=float(memory),
+            half_life=require_half_life(half_life),
+            taste=float(taste),
+        )
 
     @property
     def fading(self) -> Fading:
@@ -133,8 +148,8 @@ class LossPrior:
         covariance = sd**2 * np.eye(mean.size)
         return cls(mean, covariance, sigma, memory=memory, half_life=half_life, taste=taste)
 
-    def sums(self, taste: float = 0.0) -> tuple[Floats, Floats, float]:
-        """Return the prior as losses seen before, in the sums of an agent.
+    def sums(self, n_arms: int, taste: float = 0.0) -> tuple[Floats, Floats, float, Ints]:
+        """Return the prior as losses seen before, in the sums of an agent with so many arms.
 
         Returns
         -------
@@ -143,15 +158,18 @@ class LossPrior:
         moments : array (arms, arms + 1)
         squares : float
             Of these losses, and of as much noise as ``events`` have.
+        seen : array (arms,)
+            How many losses of each arm it counts as.
         """
-        n_arms = self.n_arms
-        size = n_arms + 1
-        products, moments = np.zeros((n_arms, size * (size + 1) // 2)), np.zeros((n_arms, size))
+        size, told = self.n_arms + 1, n_arms + 1
+        products, moments = np.zeros((n_arms, told * (told + 1) // 2)), np.zeros((n_arms, told))
+        seen = np.zeros(n_arms, np.int64)
+        seen[: self.n_arms] = -(-self.events // self.n_arms)
         squares = self.events * self.sigma**2
         least = SHARPEST * max(1.0, float(np.abs(self.mean).max()) / self.sigma)
         lower = np.tril_indices(size)
-        for arm in range(n_arms):
-            spots = [unknowns(arm), *(place(arm, j) for j in range(n_arms))]
+        for arm in range(self.n_arms):
+            spots = [unknowns(arm), *(place(arm, j) for j in range(self.n_arms))]
             covariance = self.covariance[np.ix_(spots, spots)] / self.sigma**2
             covariance[0, 0] += (taste / self.sigma) ** 2
             covariance += least**2 * np.eye(size)
@@ -160,10 +178,10 @@ class LossPrior:
             except np.linalg.LinAlgError:
                 raise InvalidInput("the covariance of a prior must be positive definite") from None
             precision, mean = root.T @ root, self.mean[spots]
-            products[arm] = precision[lower]
-            moments[arm] = precision @ mean
-            squares += float(mean @ moments[arm])
-        return products, moments, squares
+            products[arm, : lower[0].size] = precision[lower]
+            moments[arm, :size] = precision @ mean
+            squares += float(mean @ moments[arm, :size])
+        return products, moments, squares, seen
 
     def to_json(self) -> dict[str, Any]:
         """Return the prior as JSON data."""
@@ -191,24 +209,9 @@ class LossPrior:
                 raise
             raise InvalidInput(f"the prior is damaged: {error}") from None
 
-    def _key(self) -> tuple[object, ...]:
-        return (
-            self.mean.tobytes(),
-            self.covariance.tobytes(),
-            self.sigma,
-            self.events,
-            self.memory,
-            self.half_life,
-            self.taste,
-        )
-
-    def __eq__(self, other: object) -> bool:
-        """Tell whether two priors are the same to the bit."""
-        return isinstance(other, LossPrior) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        """Return a hash that equal priors share."""
-        return hash(self._key())
+    def _parts(self) -> tuple[Any, ...]:
+        numbers = (self.sigma, self.events, self.memory, self.half_life, self.taste)
+        return self.mean, self.covariance, *numbers
 
     def __repr__(self) -> str:
         """Say how many arms it is about."""

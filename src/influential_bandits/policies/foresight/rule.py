@@ -36,18 +36,14 @@ import numpy as np
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import exp
+from influential_bandits.policies.foresight.cholesky import factorise, place, quadratic, solve
 from influential_bandits.policies.foresight.hypotheses import (
-    FIRST_LEVEL_SPREAD,
     MEANS,
     MEMORIES,
     MOST_ARMS,
     STEP,
-    factorise_quickly,
-    place,
+    level_spread_of,
     solve_common,
-    solve_lower,
-    solve_upper,
-    spread_of,
 )
 from influential_bandits.policies.foresight.posterior import HYPOTHESES
 
@@ -56,7 +52,7 @@ from influential_bandits.policies.foresight.posterior import HYPOTHESES
 AHEAD = 0.5
 EXACT_ARMS = 8  # of a fleet: up to so many, a user has sums for each pair of arms
 FIRST_DIFFERENCE = 0.03  # of users' interaction, in units of σ; the next one is 10 times as large
-MOVES = 8  # of a plan, for each arm
+MOVES = 4  # of a plan, for each arm
 FARTHEST = 8.0  # deviations; beyond, a look is worth nothing
 DENSITY = 0.3989422804014327  # of the standard normal distribution at 0
 
@@ -64,11 +60,14 @@ DENSITY = 0.3989422804014327  # of the standard normal distribution at 0
 @inlined
 def rounds_ahead(c: Any, s: Any, t: int) -> float:
     """Return over how many rounds after this one a choice is judged."""
+    left = float(max(c.horizon - t, 0))
+    if c.tastes == 1:
+        rounds = max(AHEAD * t, float(c.n_arms))
+        return min(rounds, left) if c.horizon > 0 else rounds
     if c.horizon > 0:
-        return float(max(c.horizon - t, 0))
-    if t < s.stays.size and s.stays[t] > 0.0:
-        return s.stays[t] - 1.0
-    return max(AHEAD * t, float(c.n_arms))
+        return left
+    known = t < s.stays.size and s.stays[t] > 0.0
+    return s.stays[t] - 1.0 if known else max(AHEAD * t, float(c.n_arms))
 
 
 @inlined
@@ -84,13 +83,6 @@ def influence_ahead(c: Any, s: Any, number: int, rounds: float) -> float:
     if c.half_life > 0.0:
         kept *= s.kept[0] / s.kept[1]
     return min(kept / (1.0 - kept), rounds) if kept < 1.0 else rounds
-
-
-@inlined
-def fading_ahead(c: Any, s: Any, number: int, rounds: float) -> float:
-    """Return the same of influence that fades, and 0 where it lasts."""
-    ahead = influence_ahead(c, s, number, rounds)
-    return ahead if memory_of(c, number) < 1.0 or c.half_life > 0.0 else 0.0
 
 
 @inlined
@@ -178,7 +170,7 @@ def remove_own(c: Any, own: Any, arm: int, variant: int, x: Floats) -> tuple[flo
     a loss is (P·x)ᵀm and depends on what all share by D⁻¹·P·x, where P = (G + D⁻¹)⁻¹ is the
     variance of the user's coefficients. Returns xᵀPx and (P·x)ᵀm.
     """
-    taste = spread_of(FIRST_LEVEL_SPREAD, (variant // c.differences) % c.tastes)
+    taste = level_spread_of((variant // c.differences) % c.tastes)
     m, difference = memory_number(c, variant), variant % c.differences
     if difference == 0:  # all users have one interaction: their levels differ alone
         known = taste * taste / (1.0 + own.seen[arm] * taste * taste)
@@ -189,15 +181,15 @@ def remove_own(c: Any, own: Any, arm: int, variant: int, x: Floats) -> tuple[flo
     unlike = FIRST_DIFFERENCE
     for _ in range(1, difference):
         unlike *= STEP * STEP
-    matrix, solved = np.empty((x.size, x.size)), np.empty(x.size)
-    for j in range(x.size):
-        solved[j] = x[j]
+    size = x.size
+    matrix, solved = np.empty((size, size + 1)), np.empty(size)
+    for j in range(size):
         for k in range(j + 1):
-            matrix[j, k] = own.products[arm, place(j, k) * c.memories + m]
+            matrix[k, j] = own.products[arm, place(j, k) * c.memories + m]
         matrix[j, j] += 1.0 / (unlike * unlike if j > 0 else taste * taste)
-    factorise_quickly(matrix, x.size)
-    solve_lower(matrix, x.size, solved)
-    solve_upper(matrix, x.size, solved)
+        matrix[j, size] = x[j]
+    factorise(matrix)
+    solve(matrix, size, solved)
     spread, value = 0.0, 0.0
     for j in range(x.size):
         spread += x[j] * solved[j]
@@ -240,7 +232,7 @@ def expect_losses(
             continue
         m = memory_number(c, s.variant[h])
         ahead = weight * influence_ahead(c, s, m, rounds)
-        fading = weight * fading_ahead(c, s, m, rounds)
+        fading = ahead if memory_of(c, m) < 1.0 or c.half_life > 0.0 else 0.0
         solve_common(s.common_precision[h], s.common_moment[h], mean, factor)
         noise += weight * s.rest[h] / max(s.observations[0] - 1, 1)
         for arm in range(n_arms):
@@ -398,20 +390,6 @@ def doubt(
             spread = part * quadratic(s.covariance[h * n_arms + arm], regressors)
             variance[arm] += spread
             common[arm] += spread
-
-
-@inlined
-def quadratic(matrix: Floats, x: Floats) -> float:
-    """Return xᵀMx of a symmetric matrix that is kept as its lower triangle."""
-    total, spot = 0.0, 0
-    for j in range(x.size):
-        off = 0.0
-        for k in range(j):
-            off += matrix[spot + k] * x[k]
-        spot += j
-        total += x[j] * (2.0 * off + matrix[spot] * x[j])
-        spot += 1
-    return total
 
 
 @inlined

@@ -11,7 +11,8 @@ beside those for memory, and the same rule decides.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections import namedtuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +21,14 @@ from influential_bandits.checks import HOUR
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.numerics.portable import halve, log
+from influential_bandits.policies.contract import Shape
+from influential_bandits.policies.foresight.cholesky import place
 from influential_bandits.policies.foresight.hypotheses import (
     FIRST_LEVEL_SPREAD,
     MEANS,
     MOST_ARMS,
     STEP,
     add_loss,
-    count_regressors,
-    place,
     sums_of,
 )
 from influential_bandits.policies.foresight.posterior import (
@@ -36,6 +37,7 @@ from influential_bandits.policies.foresight.posterior import (
     choose_hypotheses,
     learn,
     normalise_weights,
+    posterior_fields,
 )
 from influential_bandits.policies.foresight.prior import LossPrior
 from influential_bandits.policies.foresight.rule import (
@@ -69,33 +71,16 @@ class Rules(NamedTuple):
     half_life: float
 
 
-class Shared(NamedTuple):
-    """What all users have taught; as of an agent (``Foresight.fields``)."""
-
-    seen: Ints  # (arms,)
-    observations: Ints  # (1,)
-    next_choice: Ints  # (1,)
-    decisions: Ints  # (1,)
-    next_stays: Ints  # (1,): decisions after which stays are estimated again
-    squares: Floats  # (variants,)
-    log_widths: Floats  # (variants,)
-    noise: Floats  # (1,)
-    products: Floats
-    moments: Floats
-    coarse_products: Floats
-    coarse_moments: Floats
-    variant: Ints  # (hypotheses,)
-    level_spread: Floats
-    scale: Floats
-    weight: Floats
-    rest: Floats
-    coefficients: Floats
-    response: Floats
-    covariance: Floats
-    common_precision: Floats
-    common_moment: Floats
-    kept: Floats  # (2,): Σ of what was left a round later, and of how many
-    stays: Floats  # (AGES,): rounds still to come at each age; 0 where nothing is known
+FLEET_FIELDS: dict[str, tuple[str, Shape]] = {
+    "decisions": ("int64", 1),
+    "next_stays": ("int64", 1),  # decisions after which stays are estimated again
+    "kept": ("float64", 2),  # Σ of what was left a round later, and of how many
+    "stays": ("float64", AGES),  # rounds still to come at each age; 0 where nothing is known
+}
+if TYPE_CHECKING:
+    Shared = Any
+else:  # what all users have taught
+    Shared = namedtuple("Shared", (*posterior_fields(1, 1), *FLEET_FIELDS))
 
 
 class Own(NamedTuple):
@@ -115,60 +100,29 @@ class Own(NamedTuple):
 
 def make_shared(rules: Rules) -> Shared:
     """Return what is known before the first loss."""
-    n_arms, size = rules.n_arms, count_regressors(rules.n_arms)
-    few = n_arms if n_arms <= MOST_ARMS else 0
-    variants, rows = rules.memories * rules.tastes * rules.differences, HYPOTHESES * n_arms
-    return Shared(
-        seen=np.zeros(n_arms, np.int64),
-        observations=np.zeros(1, np.int64),
-        next_choice=np.ones(1, np.int64),
-        decisions=np.zeros(1, np.int64),
-        next_stays=np.full(1, 64, np.int64),
-        squares=np.zeros(variants),
-        log_widths=np.zeros(variants),
-        noise=np.zeros(1),
-        products=np.zeros((few, (few + 1) * (few + 2) // 2 * variants)),
-        moments=np.zeros((few, (few + 1) * variants)),
-        coarse_products=np.zeros((n_arms - few, 6 * variants)),
-        coarse_moments=np.zeros((n_arms - few, 3 * variants)),
-        variant=np.zeros(HYPOTHESES, np.int64),
-        level_spread=np.zeros(HYPOTHESES),
-        scale=np.zeros(HYPOTHESES),
-        weight=np.zeros(HYPOTHESES),
-        rest=np.zeros(HYPOTHESES),
-        coefficients=np.zeros((rows, size)),
-        response=np.zeros((rows, MEANS * size)),
-        covariance=np.zeros((rows, place(size, 0))),
-        common_precision=np.zeros((HYPOTHESES, MEANS * MEANS)),
-        common_moment=np.zeros((HYPOTHESES, MEANS)),
-        kept=np.array([0.5, 1.0]),
-        stays=np.zeros(AGES),
-    )
-
-
-def share_events(prior: LossPrior, n_arms: int) -> Ints:
-    """Return how many losses of each arm a prior counts as."""
-    seen = np.zeros(n_arms, np.int64)
-    seen[: prior.n_arms] = -(-prior.events // prior.n_arms)
-    return seen
+    variants = rules.memories * rules.tastes * rules.differences
+    fields = {**posterior_fields(rules.n_arms, variants), **FLEET_FIELDS}
+    shared = Shared(*(np.zeros(shape, dtype) for dtype, shape in fields.values()))
+    shared.next_choice[0], shared.next_stays[0] = 1, 64
+    shared.kept[:] = 0.5, 1.0
+    return shared
 
 
 def take_prior(rules: Rules, shared: Shared, prior: LossPrior) -> None:
     """Count a prior as losses that were seen before, and expect users to differ as it says."""
     if rules.n_arms > MOST_ARMS:
         return
-    products, moments, squares = prior.sums()
-    variants, told = shared.squares.size, prior.n_arms
-    for sums, values in ((shared.products, products), (shared.moments, moments)):
-        sums[:told].reshape(told, -1, variants)[:, : values.shape[1]] = values[:, :, None]
+    variants = shared.squares.size
+    products, moments, squares, seen = prior.sums(rules.n_arms)
+    shared.products[:], shared.moments[:] = (np.repeat(x, variants, 1) for x in (products, moments))
     shared.squares[:] = squares
     if prior.taste > 0.0:
         tastes = FIRST_LEVEL_SPREAD * STEP ** np.arange(rules.tastes)
         steps = np.log(prior.taste / prior.sigma / tastes) / math.log(STEP)
         of_variant = np.arange(variants) // rules.differences % rules.tastes
         shared.log_widths[:] = STEP_FROM_PRIOR * (steps**2)[of_variant]
-    shared.seen[:] = share_events(prior, rules.n_arms)
-    shared.observations[0] = shared.seen.sum()
+    shared.seen[:] = seen
+    shared.observations[0] = seen.sum()
     choose_now(rules, shared)
 
 
@@ -278,6 +232,55 @@ def note_pull(rules: Rules, shared: Shared, own: Own, u: int, arm: int, memo: Fl
     count_pull(rules, of_user(own, u), arm, memo)
 
 
+@inlined
+def _take_out(
+    c: Any, own: Any, arm: int, counts: Floats, variant: int, loss: float, regressors: Floats
+) -> tuple[float, float]:
+    """Write a loss's regressors without the user's taste; return the loss without, and its width.
+
+    The width is the variance of what neither the taste nor what is shared explains, in σ².
+    """
+    m = memory_number(c, variant)
+    regressors[0] = 1.0
+    for j in range(regressors.size - 1):
+        regressors[j + 1] = counts[j * c.memories + m]
+    if c.tastes == 1:
+        return loss, 1.0
+    spread, value = remove_own(c, own, arm, variant, regressors)
+    return loss - value, 1.0 + spread
+
+
+@inlined
+def take_loss(c: Any, s: Any, own: Any, arm: int, counts: Floats, loss: float) -> None:
+    """Take a loss into all sums, and into the posteriors.
+
+    ``counts`` are the user's faded counts at the pull; ``own`` is as in :func:`choose_arm`.
+    """
+    regressors = np.empty(1 + counts.size // c.memories)
+    products, moments = sums_of(s)
+    variants = s.squares.size
+    s.seen[arm] += 1
+    s.observations[0] += 1
+    for v in range(variants):
+        left, width = _take_out(c, own, arm, counts, v, loss, regressors)
+        s.squares[v] += left * left / width
+        s.log_widths[v] += log(width)
+        for j in range(regressors.size):
+            share = regressors[j] / width
+            moments[arm, j * variants + v] += share * left
+            for k in range(j + 1):
+                products[arm, place(j, k) * variants + v] += share * regressors[k]
+    if s.observations[0] >= s.next_choice[0]:
+        s.next_choice[0] = s.observations[0] + max(1, s.observations[0] // GROWTH)
+        choose_hypotheses(c, s)
+    else:
+        for h in range(HYPOTHESES):
+            if s.weight[h] > 0.0:
+                left, width = _take_out(c, own, arm, counts, s.variant[h], loss, regressors)
+                learn(c, s, h, arm, regressors, left, width)
+    normalise_weights(s)
+
+
 @kernel
 def note_loss(
     rules: Rules, shared: Shared, own: Own, users: int, u: int, arm: int, memo: Floats, loss: float
@@ -287,31 +290,7 @@ def note_loss(
     few = rules.n_arms if rules.n_arms <= MOST_ARMS else 0
     coarse, fine = memo[: 2 * rules.memories], memo[2 * rules.memories :]
     counts = fine if few > 0 else coarse
-    regressors = np.empty(1 + counts.size // rules.memories)
-    shared.seen[arm] += 1
-    shared.observations[0] += 1
-    products, moments = sums_of(shared)
-    variants = rules.memories * rules.tastes * rules.differences
-    for v in range(variants):
-        left, width = _take_out(rules, mine, arm, counts, v, loss, regressors)
-        shared.squares[v] += left * left / width
-        shared.log_widths[v] += log(width)
-        for j in range(regressors.size):
-            share = regressors[j] / width
-            moments[arm, j * variants + v] += share * left
-            for k in range(j + 1):
-                products[arm, place(j, k) * variants + v] += share * regressors[k]
-    if shared.observations[0] >= shared.next_choice[0]:
-        grown = max(1, shared.observations[0] // GROWTH)
-        shared.next_choice[0] = shared.observations[0] + grown
-        choose_hypotheses(rules, shared)
-    else:
-        for h in range(HYPOTHESES):
-            if shared.weight[h] > 0.0:
-                v = shared.variant[h]
-                left, width = _take_out(rules, mine, arm, counts, v, loss, regressors)
-                learn(rules, shared, h, arm, regressors, left, width)
-    normalise_weights(shared)
+    take_loss(rules, shared, mine, arm, counts, loss)
     _keep_loss(rules, mine, arm, fine, coarse, loss)
     if shared.decisions[0] >= shared.next_stays[0]:
         shared.next_stays[0] = 2 * shared.decisions[0]
@@ -352,19 +331,3 @@ def remember(
             _keep_loss(rules, mine, arms[t], memo[split:], memo[:split], losses[t])
     mine.first[0] = now
     mine.last[0] = now
-
-
-@inlined
-def _take_out(
-    c: Any, mine: Own, arm: int, counts: Floats, variant: int, loss: float, regressors: Floats
-) -> tuple[float, float]:
-    """Write a loss's regressors without the user's taste; return the loss without, and its width.
-
-    The width is the variance of what neither the taste nor what is shared explains, in σ².
-    """
-    m = memory_number(c, variant)
-    regressors[0] = 1.0
-    for j in range(regressors.size - 1):
-        regressors[j + 1] = counts[j * c.memories + m]
-    spread, value = remove_own(c, mine, arm, variant, regressors)
-    return loss - value, 1.0 + spread
