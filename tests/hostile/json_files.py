@@ -117,7 +117,6 @@ def models():
         ib.DriftModel(pooling="full"),
         ib.InfluenceModel(pooling="full"),
         ib.InfluenceModel("symmetric", fading=0.8, drift=True),
-        ib.InfluenceModel(pooling="partial"),
         ib.InfluenceModel("diagonal", fading=ib.Fading(half_life=72), pooling="full"),
     ]
     found = []

@@ -61,7 +61,6 @@ def test_the_formula_grows_as_the_equations_do():
     assert measure(200) / measure(100) == pytest.approx(16, rel=0.1)
     assert measure(240) > 70 * 2**30
     assert measure(100, kind="symmetric") < measure(100)
-    assert measure(50, 500, 1, "diagonal", "partial") > 300 * 8 * 101**2
     workers = [measure(30, 8, n, pooling="none") for n in (1, 2, 8, 16)]
     assert workers[0] < workers[1] < workers[2] == workers[3]
 
@@ -84,7 +83,7 @@ def no_fits(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["psd", "symmetric"])
-@pytest.mark.parametrize("pooling", ["none", "full", "partial"])
+@pytest.mark.parametrize("pooling", ["none", "full"])
 def test_too_many_arms_are_refused_before_anything_is_computed(kind, pooling, many_arms, no_fits):
     told = r"300 arms with 45,150 interactions to 3 instances would take about .* [GT]B of mem"
     with pytest.raises(NotApplicable, match=told + r".*16.0 GB are.*--interaction diagonal"):

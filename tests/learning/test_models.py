@@ -18,8 +18,8 @@ from influential_bandits.policies.foresight.prior import in_order
 
 TRUTH = np.array([[0.3, -0.1, 0.05], [-0.1, 0.2, 0.0], [0.05, 0.0, 0.15]])  # positive definite
 LOSSES = np.array([1.0, 2.0, 1.5])
-POOLS = ["none", "full", "partial"]
-POOL_NAMES = ["separate", "pooled", "partial"]
+POOLS = ["none", "full"]
+POOL_NAMES = ["separate", "pooled"]
 ROUNDED = 2.0**-53
 
 
@@ -46,7 +46,6 @@ MODELS = [
     DriftModel(level_memory=0.7),
     InfluenceModel("symmetric", fading=0.8, ridge=0.5),
     InfluenceModel(fading=0.8, pooling="full", drift=True),
-    InfluenceModel(fading=0.8, pooling="partial", seed=5),
     InfluenceModel("diagonal", fading=ib.Fading(half_life=72)),
 ]
 
@@ -164,10 +163,9 @@ def test_without_noise_the_truth_is_found(kind, fading):
     assert model.status_ == "solved"
 
 
-@pytest.mark.parametrize("pooling", ["full", "partial"], ids=POOL_NAMES[1:])
-def test_without_noise_pools_find_the_truth(pooling):
+def test_without_noise_a_pool_finds_the_truth():
     clean = planted(30, 100, noise=0.0, spread=0.5)
-    model = InfluenceModel("symmetric", fading=0.8, ridge=1e-9, pooling=pooling).fit(clean)
+    model = InfluenceModel("symmetric", fading=0.8, ridge=1e-9, pooling="full").fit(clean)
     # Initial losses are thought to come from a population whose spread is estimated with what
     # influence adds to them, so that a pool does not fit to the last digit.
     np.testing.assert_allclose(model.interaction_, TRUTH, rtol=0, atol=2e-3)
@@ -224,10 +222,9 @@ def test_an_empty_history_is_not_in_the_fit(pooling, one_empty, refused):
             getattr(one, what)(instance="4")
 
 
-@pytest.mark.parametrize("pooling", ["full", "partial"])
-def test_an_empty_history_gets_the_population(pooling, one_empty):
+def test_an_empty_history_gets_the_population(one_empty):
     short, whole = one_empty
-    model = InfluenceModel(fading=0.8, pooling=pooling).fit(short)
+    model = InfluenceModel(fading=0.8, pooling="full").fit(short)
     (only,) = whole.history("4").arm  # its only event, before which nothing was pulled
     assert model.predict(whole)[whole.offsets[4]] == model.initial_loss_[only]
 
@@ -264,19 +261,14 @@ INVARIANT = [
     InfluenceModel("diagonal", fading=0.8, drift=True),
     InfluenceModel(fading=0.8, pooling="full"),
     InfluenceModel("symmetric", fading=0.8, pooling="full", drift=True),
-    InfluenceModel(fading=0.8, pooling="partial"),
-    InfluenceModel("symmetric", fading=ib.Fading(half_life=48), pooling="partial"),
+    InfluenceModel("symmetric", fading=ib.Fading(half_life=48), pooling="full"),
 ]
 NAMED = {"argnames": "model", "argvalues": INVARIANT, "ids": lambda m: " ".join(repr(m).split())}
 
 
 def close(model):
     # Positive semi-definite fits stop at a relative gap of 1e-9: √1e-9 in the coefficients.
-    # Partial pools stop when variances change by 0.2 % (SETTLED), and where a likelihood is flat
-    # (the levels do not differ here) rounding decides which way the search goes. A share s of its
-    # own data in an estimate changes by s·(1 − s) ≤ ¼ of that, times a distance below 1 from the
-    # population: 5e-4 at most; how far rounding takes it is below a fifth of that.
-    if model.interaction == "psd" or model.pooling == "partial":
+    if model.interaction == "psd":
         return {"rtol": 0, "atol": 1e-4}
     return {"rtol": 0, "atol": SEARCHED if model.pooling != "none" else 1e-8}
 
@@ -382,17 +374,11 @@ def test_a_pooled_fit_takes_a_stream(log, fitted):
     )
 
 
-@pytest.mark.parametrize(
-    ("pooling", "events_per_part", "apart"),
-    [("partial", 10**6, 1e-6), ("partial", 200, 1e-4), ("none", 200, 0.0)],
-)
-def test_other_fits_take_a_stream(pooling, events_per_part, apart, log, fitted):
-    with streamed(log, events_per_part) as stream:
-        model = InfluenceModel(fading=0.8, pooling=pooling).fit(stream)
+def test_a_separate_fit_takes_a_stream(log, fitted):
+    with streamed(log, 200) as stream:
+        model = InfluenceModel(fading=0.8).fit(stream)
     order = [model.row(label) for label in log.instances]
-    np.testing.assert_allclose(
-        model.coefficients_[order], fitted[pooling].coefficients_, rtol=0, atol=apart
-    )
+    assert model.coefficients_[order].tobytes() == fitted["none"].coefficients_.tobytes()
 
 
 def test_predicting_a_stream_is_refused_clearly(log, refused, fitted):
@@ -563,18 +549,12 @@ def test_instances_that_were_not_in_the_fit(log, fitted, refused):
     other = EventLog(who, new.arm, new.loss, membership=new.membership)
     with refused(InvalidInput, "2 instances", "'x'", "pooled"):
         fitted["none"].predict(other)
-    for pooling in ("full", "partial"):
-        model = fitted[pooling]
-        rows = np.array([model.population_, model.coefficients_[3], model.population_])
-        l1, A = (
-            rows[:, :3],
-            np.array([model.interaction_, model.interactions_[3], model.interaction_]),
-        )
-        n = np.repeat(np.arange(3), new.lengths)
-        expected = l1[n, other.arm] + np.einsum(
-            "nj,nj->n", A[n, other.arm], counts_of(other, memory=0.8)
-        )
-        np.testing.assert_allclose(model.predict(other), expected, rtol=0, atol=1e-12)
+    model = fitted["full"]
+    l1 = np.array([model.population_, model.coefficients_[3], model.population_])[:, :3]
+    n = np.repeat(np.arange(3), new.lengths)
+    counts = counts_of(other, memory=0.8)
+    expected = l1[n, other.arm] + np.einsum("nj,nj->n", model.interaction_[other.arm], counts)
+    np.testing.assert_allclose(model.predict(other), expected, rtol=0, atol=1e-12)
 
 
 def test_other_arms_are_refused(fitted, refused):
@@ -602,7 +582,7 @@ BAD = [
     ("shrinkage", -1.0),
     ("shrinkage", np.nan),
     ("shrinkage", "x"),
-    ("pooling", "all"),
+    ("pooling", "partial"),
     ("pooling", None),
     ("pooling", 1),
     ("level_memory", 1.0),

@@ -122,7 +122,7 @@ def fit(
     ridge: Annotated[float | None, typer.Option(help="Chosen by validation.")] = None,
     drift: Annotated[bool, typer.Option(help="Losses also follow their recent level.")] = True,
     pooling: Annotated[
-        str, typer.Option(help="full: one matrix; partial: own, pulled to the population; none.")
+        str, typer.Option(help="full: one matrix for all; none: one for each instance.")
     ] = "full",
     seed: Seed = 0,
     by_partition: Annotated[

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 # its factors, what is left after eliminating initial losses and the product that it comes from;
 # with the cone, the same in its coordinates, two factors of it, and three of every Newton step.
 PLAIN, CONE = 8, 12
-SAMPLED = 300  # instances of which a partial pool holds the statistics
 MERGE = (
     "merge rare arms into one (merge_rare_arms; --merge-arms-below), or give items the arms that "
     "they belong to (items=, or categories= of read_log; --categories)"
@@ -41,13 +40,9 @@ def measure_fit(
     size = arms + int(model.drift) + interaction_size(KINDS[model.interaction], arms)
     matrix = 8.0 * (size + 1) ** 2
     solving = CONE if model.interaction == "psd" else PLAIN
-    several = max(min(workers, instances), 1)
+    matrices = solving * max(min(workers, instances), 1)
     if model.pooling == "full":
         matrices = max(solving, workers + 3)
-    elif model.pooling == "none":
-        matrices = solving * several
-    else:
-        matrices = solving * several + min(instances, SAMPLED)
     columns = 8.0 * 3 * size * instances  # coefficients, the same without the cone, errors
     return matrices * matrix + 2.0 * columns
 

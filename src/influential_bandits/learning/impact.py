@@ -246,8 +246,8 @@ def measure_impact(model: InfluenceModel, log: EventLog, *, confidence: float = 
     Parameters
     ----------
     model : InfluenceModel
-        Fitted with ``pooling="full"`` or ``"partial"``; "symmetric" rather than "psd", which has no
-        arm that is liked better again and again.
+        Fitted with ``pooling="full"``; "symmetric" rather than "psd", which has no arm that is
+        liked better again and again.
     log : EventLog
         The log as it was read; the model may have been fitted to the adjusted one.
     confidence : float

@@ -17,7 +17,6 @@ from influential_bandits.learning.fitting import design_of, fit_scan
 from influential_bandits.learning.model_files import read_model, write_model
 from influential_bandits.learning.model_words import describe_levels
 from influential_bandits.learning.solvers.estimates import InstanceSummary
-from influential_bandits.learning.solvers.partial import Prior
 from influential_bandits.learning.statistics.design import Design, predict_losses
 from influential_bandits.learning.statistics.log_scan import scan_log
 from influential_bandits.learning.statistics.random_effects import RandomEffects
@@ -35,7 +34,7 @@ _base: Any = optional_module("sklearn.base")
 _validation: Any = optional_module("sklearn.utils.validation")
 
 SHOWN_ARMS = 20  # in a notebook
-POOLINGS = ("none", "partial", "full")
+POOLINGS = ("none", "full")
 
 
 class LossModel(_base.BaseEstimator):  # type: ignore[misc]
@@ -73,7 +72,6 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
     about_: dict[str, Any]  # kept with the model in its file: the source of the log, its mix
     design_: Design
     effects_: RandomEffects
-    prior_: Prior | None
     instance_summary_: InstanceSummary | None  # if the coefficients of each are not kept
 
     def fit(
@@ -93,8 +91,8 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
             Changes no bit.
         keep_instances : bool
             Whether to keep the coefficients of each instance. Without them memory does not grow
-            with the log: the model holds the population, and ``instance_summary_`` says how many
-            instances there are, their noise, and the covariance of their coefficients.
+            with the log: a pooled model holds the population, and ``instance_summary_`` says how
+            many instances there are, their noise, and the covariance of their coefficients.
 
         Returns
         -------
@@ -115,6 +113,10 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
         keep_instances: bool = True,
     ) -> Self:
         where = resolve_execution(execution)
+        if not keep_instances and self.pooling != "full":
+            raise InvalidInput(
+                "keep_instances=False is for pooling='full': without a pool, a model is its instances"
+            )
         if isinstance(log, EventLog) or not isinstance(log, HasPartitions):
             log = require_log(log)
         arm_names = tuple(log.arm_names)
@@ -193,14 +195,14 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
     def _coefficients_of(self, labels: tuple[str, ...]) -> Floats:
         if labels == self.instances_:
             return self.coefficients_
-        if self.instance_summary_ is not None and self.pooling != "none":
+        if self.instance_summary_ is not None:
             return np.zeros((len(labels), 0))  # what all share is added to it
         known = {label: n for n, label in enumerate(self.instances_)}
         missing = [label for label in labels if label not in known]
         if missing and self.pooling == "none":
             raise InvalidInput(
                 f"{len(missing)} instances were not in the fit, the first is {missing[0]!r}; a "
-                "pooled model (pooling='full' or 'partial') can predict for new ones"
+                "pooled model (pooling='full') can predict for new ones"
             )
         rows = np.array([known.get(label, -1) for label in labels])
         mean = self.population_[: self.coefficients_.shape[1]]
@@ -279,9 +281,7 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
     def check_settings(self) -> None:
         """Raise unless all settings are what they may be."""
         if not isinstance(self.pooling, str) or self.pooling not in POOLINGS:
-            raise InvalidInput(
-                f"pooling must be 'none', 'partial' or 'full', got {abbreviate(self.pooling)}"
-            )
+            raise InvalidInput(f"pooling must be 'none' or 'full', got {abbreviate(self.pooling)}")
         check_at_least("shrinkage", self.shrinkage, 0.0)
 
 

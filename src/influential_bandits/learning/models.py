@@ -51,9 +51,9 @@ class StationaryModel(LossModel):
     shrinkage : float
         Pseudo-events that pull each arm's mean towards the instance's own. 0 gives plain means, as
         in the paper (an arm never met gets the instance's mean).
-    pooling : "none", "partial" or "full"
-        Other than "none": arms' means of all instances are shared as far as the log calls for
-        (random effects).
+    pooling : "none" or "full"
+        "full": arms' means of all instances are shared as far as the log calls for (random
+        effects).
 
     Examples
     --------
@@ -124,14 +124,12 @@ class InfluenceModel(LossModel):
     ridge : float
         Pseudo-events of average counts that pull every entry of A towards zero. With 0 the log has
         to determine A; if it does not, ``status_`` says so.
-    pooling : "none", "partial" or "full"
+    pooling : "none" or "full"
         "none": each instance has its own A. "full": one A for all, initial losses of each.
-        "partial": the population gives a prior, each instance its own posterior (empirical Bayes),
-        and ``ridge`` is not used.
     level_memory, shrinkage
         As in :class:`DriftModel`.
     seed : int
-        Of the instances that a partial pool's prior is estimated from.
+        Of the instances that variances are estimated from, where there are very many.
 
     Examples
     --------
@@ -406,14 +404,12 @@ class InfluenceModel(LossModel):
         if self.pooling == "none":
             raise NotApplicable(
                 "a fleet starts from what instances have in common, and this model was fitted to "
-                "each alone; fit with pooling='full' or 'partial'"
+                "each alone; fit with pooling='full'"
             )
         world = self._world_for_policy(None, days_between_rounds)
         covariance = self.population_covariance_ * self._scale_by_clock(world)
         sigma = self.noise().sigma
         taste = sigma * math.sqrt(self.effects_.arm + self.effects_.common)
-        if self.prior_ is not None:
-            taste = math.sqrt(self.prior_.arm + self.prior_.common)
         prior = self._in_order_of_arms(world, covariance, sigma, arm_names, taste)
         names = self.arm_names_ if arm_names is None else tuple(arm_names)
         return Fleet(Foresight(prior=prior), arms=names, history=history)

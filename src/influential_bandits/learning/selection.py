@@ -296,10 +296,9 @@ def ladder(
     """
     same: dict[str, Any] = {"pooling": pooling, "level_memory": level_memory}
     influence = same | {"drift": True, "ridge": ridge, "fading": fading}
-    shared = "none" if pooling == "none" else "full"
     return {
-        "stationary": StationaryModel(pooling=shared),
-        "drift": DriftModel(level_memory, pooling=shared),
+        "stationary": StationaryModel(pooling=pooling),
+        "drift": DriftModel(level_memory, pooling=pooling),
         "self-fatigue": InfluenceModel("diagonal", **influence),
         "full": InfluenceModel("symmetric", **influence),
     }
@@ -387,15 +386,12 @@ def _draw_sample(log: Any, candidates: Any, execution: Execution | int | None) -
 
 
 def list_choosable(model: InfluenceModel, settings: Sequence[str]) -> list[str]:
-    """Return which settings can be chosen: a half-life stays, and a partial pool has no ridge."""
+    """Return which settings can be chosen: a half-life stays."""
     wrong = set(settings) - {"fading", "ridge"}
     if wrong:
         raise InvalidInput(f"settings to choose are 'fading' and 'ridge', got {sorted(wrong)}")
-    fixed = {
-        "fading": require_fading(model.fading).by_clock,
-        "ridge": model.pooling == "partial",
-    }
-    return [name for name in settings if not fixed[name]]
+    fixed = {"fading"} if require_fading(model.fading).by_clock else set()
+    return [name for name in settings if name not in fixed]
 
 
 def _choose_settings(
@@ -407,8 +403,6 @@ def _choose_settings(
     model = _clone(model)
     if "fading" in wanted:
         trial = _clone(model)
-        if model.pooling == "partial":  # takes long, and the memory of the full pool will do
-            trial.set_params(pooling="full")
         if "ridge" in settings:
             trial.set_params(ridge=FIRST_RIDGE)
         fadings = [Fading(gamma) for gamma in MEMORIES]

@@ -496,10 +496,8 @@ def test_a_single_event_gets_a_sentence_that_is_true(refusal, tmp_path):
         ((1, 6, 3, 47), {}),
         ((4, 2, 4, 32), {"ridge": 0.0, "fading": 0.8}),
         ((2, 5, 4, 1), {"ridge": 0.0, "fading": 0.8}),
-        ((2, 5, 4, 1), {"pooling": "partial"}),
-        ((1, 6, 3, 47), {"pooling": "partial"}),
     ],
-    ids=["default", "no ridge", "no ridge, singular", "partial, singular", "partial, one"],
+    ids=["default", "no ridge", "no ridge, singular"],
 )
 def test_a_tiny_log_gets_a_model_or_a_sentence(shape, options, tmp_path):
     *size, seed = shape
@@ -613,7 +611,7 @@ def test_what_is_left_out_is_chosen_by_validation(command, log_file, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["psd", "symmetric", "diagonal"])
-@pytest.mark.parametrize("pooling", ["full", "partial", "none"])
+@pytest.mark.parametrize("pooling", ["full", "none"])
 def test_every_kind_and_pooling_can_be_fitted_and_planned(kind, pooling, command, strong, tmp_path):
     write(tmp_path / "log.csv", rows_of(strong.take(np.arange(16))))
     options = ("--interaction", kind, "--pooling", pooling, "--memory", 0.8, "--ridge", 10)
@@ -632,7 +630,7 @@ def test_every_kind_and_pooling_can_be_fitted_and_planned(kind, pooling, command
 @pytest.mark.parametrize(
     ("options", "mentions"),
     [
-        (["--pooling", "some"], ["pooling", "'some'", "partial"]),
+        (["--pooling", "some"], ["pooling", "'some'", "full"]),
         (["--interaction", "bogus"], ["'bogus'", "psd"]),
         (["--memory", "2"], ["memory", "2"]),
         (["--memory", "0.9", "--half-life-days", "3"], ["memory", "not both"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,59 +41,32 @@ class InstanceSummary(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """What fits of instances add up to."""
+    """What the initial losses of instances add up to."""
 
     instances: int
-    coefficients: Floats  # (own,): sums, measured from a centre
-    squares: Floats  # (own, own)
-    free: Floats  # (own,): sums of the same without the cone
-    free_squares: Floats  # (own, own)
-    errors: Floats  # (own,): sums of squares
-    noise: float  # sum of variances
-    undetermined: int  # parts whose statistics do not determine the interaction
+    losses: Floats  # (arms,): sums, measured from a centre
+    squares: Floats  # (arms, arms)
+    errors: Floats  # (arms,): sums of squares
 
 
 def measure_moments(fits: InstanceFits, centre: Floats) -> Moments:
-    """Add up fits of instances, of whose coefficients the first ones differ between instances."""
-    own, free, errors = (table[:, : len(centre)] for table in fits[:3])
-    own, free = own - centre, free - centre
-    return Moments(
-        len(fits.noise),
-        own.sum(axis=0),
-        own.T @ own,
-        free.sum(axis=0),
-        free.T @ free,
-        (errors**2).sum(axis=0),
-        float((fits.noise**2).sum()),
-        int(not fits.determined),
-    )
+    """Add up the initial losses of instances."""
+    losses, errors = (table[:, : len(centre)] for table in (fits.coefficients, fits.errors))
+    losses = losses - centre
+    squares = losses.T @ losses
+    return Moments(len(fits.noise), losses.sum(axis=0), squares, (errors**2).sum(axis=0))
 
 
-def average_moments(total: Moments, centre: Floats) -> tuple[PopulationEstimate, Floats, float]:
-    """Return the mean of instances that share nothing, how much instances differ, and the noise.
+def measure_spread(total: Moments) -> Floats:
+    """Return how much the initial losses of instances differ, (arms, arms).
 
     Estimates are pulled together, by as much as is not known of each instance: that is added.
     """
     number = total.instances
-    mean, free = centre + total.coefficients / number, centre + total.free / number
-    noise = float(np.sqrt(total.noise / number))
-    between = np.zeros_like(total.squares)
-    covariance = np.diag(total.errors)
-    if number > 1:
-        between = _covariance(number, total.coefficients, total.squares)
-        between += np.diag(total.errors / number)
-        covariance = _covariance(number, total.free, total.free_squares) / number
-    return PopulationEstimate(mean, free, covariance, 0.0, 0.0, True), between, noise
-
-
-def _covariance(number: int, sums: Floats, squares: Floats) -> Floats:
-    return (squares - np.outer(sums, sums) / number) / (number - 1)
-
-
-def allocate_fits(instances: int, size: int) -> tuple[Any, Any, Any, Any, Any]:
-    """Return arrays for the coefficients, the same without cone, errors, noise and gap."""
-    first, second, third = (np.zeros((instances, size)) for _ in range(3))
-    return first, second, third, np.zeros(instances), np.zeros(instances)
+    if number == 1:
+        return np.zeros_like(total.squares)
+    spread: Floats = total.squares - np.outer(total.losses, total.losses) / number
+    return spread / (number - 1) + np.diag(total.errors / number)
 
 
 def join_fits(fits: Iterable[InstanceFits]) -> InstanceFits:
@@ -106,14 +79,3 @@ def join_fits(fits: Iterable[InstanceFits]) -> InstanceFits:
     ]
     joined[1] = joined[0] if same else joined[1]
     return InstanceFits._make([*joined, all(determined)])
-
-
-def average_fits(fits: InstanceFits, covariance: Floats | None = None) -> PopulationEstimate:
-    """Return the mean of instances that share nothing as the population."""
-    number = len(fits.noise)
-    if covariance is None and number > 1:
-        covariance = np.atleast_2d(np.cov(fits.free, rowvar=False)) / number
-    elif covariance is None:
-        covariance = np.diag(fits.errors.sum(axis=0) ** 2)
-    means = fits.coefficients.mean(axis=0), fits.free.mean(axis=0)
-    return PopulationEstimate(*means, covariance, 0.0, 0.0, fits.determined)
