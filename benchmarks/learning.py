@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from importlib.util import find_spec
 
 import numpy as np
@@ -13,7 +12,7 @@ import influential_bandits as ib
 from benchmarks.plain_statistics import plain_gram
 from benchmarks.timing import Bar, Row, fastest, within
 from benchmarks.whole_log import ARMS, EFFECTS, SETTINGS, USERS, design
-from influential_bandits.execution.local import LocalExecution, map_in_order
+from influential_bandits.execution.local import map_in_order
 from influential_bandits.learning.solvers.penalised import penalty_weights, solve_penalised
 from influential_bandits.learning.solvers.psd import solve_psd
 from influential_bandits.learning.statistics.design import (
@@ -26,8 +25,7 @@ from influential_bandits.learning.statistics.pooled_sums import (
     arm_sums,
     pooled_gram,
 )
-from influential_bandits.learning.statistics.random_effects import estimate_random_effects
-from influential_bandits.learning.statistics.reduction import single_threaded_algebra, split_evenly
+from influential_bandits.learning.statistics.reduction import single_threaded_algebra
 
 PAPER_SCALE = 1e-3  # largest entry: 20 of the paper's 73 users have a norm above this
 STRONG = 0.05  # the cone hardly binds, and a first-order method needs few steps
@@ -94,13 +92,13 @@ def require_same_matrix(expected, found, name):
 
 def whole_log(users):
     """Row of the memory of one pass over everything, in a process of its own."""
-    found = measure_in_own_process("statistics", users)
+    found = measure_in_own_process(users)
     note = f"{found['rows']:,} rows in {found['seconds']:.3g} s, without drawing them"
     return within("the same, whole log: peak memory", found["peak"] / 1e9, "GB", 4.0, note=note)
 
 
-def measure_in_own_process(what, users):
-    command = [sys.executable, "-m", "benchmarks.whole_log", what, str(users)]
+def measure_in_own_process(users):
+    command = [sys.executable, "-m", "benchmarks.whole_log", str(users)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 

@@ -53,7 +53,7 @@ def clocked():
 @pytest.fixture(scope="module")
 def own():
     """Each instance with its own matrix."""
-    return InfluenceModel(fading=0.8, ridge=10.0).fit(tiring_log(interaction_spread=0.05))
+    return InfluenceModel(fading=0.8, ridge=10.0).fit(tiring_log())
 
 
 def shares(schedule, arms):

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real, whole_number
-from influential_bandits.datasets.histories import Model, movielens_lengths, write_histories
+from influential_bandits.datasets.histories import Model, write_histories
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
@@ -29,7 +29,6 @@ RANGES = {
     "half_life_days": (0.0, LARGEST, "(]"),
     "noise": (0.0, LARGEST, "[]"),
     "spread": (0.0, LARGEST, "[]"),
-    "interaction_spread": (0.0, LARGEST, "[]"),
     "drift": (0.0, LARGEST, "[]"),
     "drift_memory": (0.0, 1.0, "[)"),
     "grid": (1.0 / LARGEST, LARGEST, "[]"),
@@ -45,8 +44,7 @@ class PlantedTruth:
     """The numbers from which a synthetic log was drawn, in ``log.about["truth"]``.
 
     The fields are the arguments of :func:`synthetic_log`, and what was drawn from them.
-    ``initial_losses`` and ``interactions`` are kept only where they have at most 10⁷ numbers; their
-    row 0 belongs to the instance number ``first_instance``, which is not 0 in later parts of a log.
+    ``initial_losses`` are kept only where they are at most 10⁷ numbers.
 
     Examples
     --------
@@ -64,7 +62,6 @@ class PlantedTruth:
     half_life_days: float | None = None
     noise: float = 1.0
     spread: float = 0.0
-    interaction_spread: float = 0.0
     drift: float = 0.0
     drift_memory: float = 0.95
     grid: float | None = None
@@ -74,9 +71,7 @@ class PlantedTruth:
     taste: float = 0.0
     gap: float = SECONDS_PER_DAY
     seed: int = 0
-    first_instance: int = 0
     initial_losses: Floats | None = None  # (instances, arms)
-    interactions: Floats | None = None  # (instances, arms, arms)
 
     @property
     def n_arms(self) -> int:
@@ -86,7 +81,7 @@ class PlantedTruth:
     def __repr__(self) -> str:
         others = [
             f", {field.name}={getattr(self, field.name)}"
-            for field in dataclasses.fields(self)[3:-2]
+            for field in dataclasses.fields(self)[3:-1]
             if getattr(self, field.name) != field.default
         ]
         return f"PlantedTruth({self.n_arms} arms{''.join(others)})"
@@ -94,7 +89,7 @@ class PlantedTruth:
 
 def synthetic_log(
     n_instances: int = 100,
-    events: int | str | npt.ArrayLike = 200,
+    events: int | npt.ArrayLike = 200,
     n_arms: int = 5,
     *,
     interaction: Interaction | npt.ArrayLike | None = None,
@@ -103,7 +98,6 @@ def synthetic_log(
     half_life_days: float | None = None,
     noise: float = 1.0,
     spread: float = 0.0,
-    interaction_spread: float = 0.0,
     drift: float = 0.0,
     drift_memory: float = 0.95,
     grid: float | None = None,
@@ -118,7 +112,7 @@ def synthetic_log(
 ) -> EventLog:
     """Return a log drawn from known numbers, with what makes real logs hard to learn from.
 
-    The arm i of event n of instance u costs l1ᵤ[i] + (Aᵤdₙ)[i] + gₙ + noise·N(0, 1), where
+    The arm i of event n of instance u costs l1ᵤ[i] + (Adₙ)[i] + gₙ + noise·N(0, 1), where
     d₁ = 0, and after the event either dₙ₊₁ = memory·dₙ + eᵢ, or, with a half-life,
     dₙ₊₁ = 2^(−(tₙ₊₁ − tₙ)/half-life)·(dₙ + eᵢ).
 
@@ -126,9 +120,8 @@ def synthetic_log(
     ----------
     n_instances : int
         How many histories; the first ones do not depend on how many there are.
-    events : int, array (instances,) of int, or "movielens"
-        Lengths of the histories. "movielens" draws 20 + a lognormal number, 159 on average: about
-        32 million events for the 200,948 users of MovieLens 32M.
+    events : int, or array (instances,) of int
+        Lengths of the histories.
     n_arms : int
         K ≥ 1.
     interaction : array (arms, arms) or Interaction, optional
@@ -143,9 +136,6 @@ def synthetic_log(
         Standard deviation of the noise.
     spread : float
         Standard deviation of l1ᵤ[i] around ``initial_loss``.
-    interaction_spread : float
-        Standard deviation of the entries of the symmetric Aᵤ around ``interaction``. Aᵤ is not
-        projected: it need not be positive semi-definite, even where ``interaction`` is.
     drift, drift_memory : float
         gₙ is a stationary AR(1) process along the events: its standard deviation, and the
         correlation of neighbours, in [0, 1).
@@ -194,7 +184,6 @@ def synthetic_log(
         half_life_days=half_life_days,
         noise=noise,
         spread=spread,
-        interaction_spread=interaction_spread,
         drift=drift,
         drift_memory=drift_memory,
         grid=grid,
@@ -205,7 +194,7 @@ def synthetic_log(
         gap=gap,
         seed=seed,
     )
-    return draw_log(truth, 0, check_offsets(n_instances, events, truth.seed), execution)
+    return draw_log(truth, check_offsets(n_instances, events), execution)
 
 
 def planted_interaction(n_arms: int, strength: float, seed: int = 0) -> Floats:
@@ -235,22 +224,20 @@ def planted_interaction(n_arms: int, strength: float, seed: int = 0) -> Floats:
 
 def draw_log(
     truth: PlantedTruth,
-    first: int,
     offsets: Ints,
     execution: Execution | int | None,
     *,
     events_per_task: int = 1 << 18,
     largest_truth: int = 10**7,
 ) -> EventLog:
-    """Return the log of the instances first, first + 1, …, whose histories begin at offsets.
+    """Return the log of instances whose histories begin at offsets.
 
     Parameters
     ----------
     events_per_task : int
         By default about a tenth of a second of work for a thread. Does not change a bit of the log.
     largest_truth : int
-        The most numbers of instances' own losses, or interactions, that are kept: more would rival
-        the log itself.
+        The most numbers of instances' own losses that are kept: more would rival the log itself.
     """
     count, total, arms = len(offsets) - 1, int(offsets[-1]), truth.n_arms
     try:
@@ -258,26 +245,19 @@ def draw_log(
     except (MemoryError, ValueError):
         raise InvalidInput(f"a log of {total:,} events does not fit into memory") from None
     losses = np.empty((count if count * arms <= largest_truth else 0, arms))
-    matrices = np.empty((count if count * arms**2 <= largest_truth else 0, arms, arms))
     ranges = list(cut_histories(offsets, events_per_task))
-    tasks = [(first + start, offsets[start : stop + 1] - offsets[start]) for start, stop in ranges]
-    draw = partial(_draw_histories, _as_model(truth), len(losses) > 0, len(matrices) > 0)
+    tasks = [(start, offsets[start : stop + 1] - offsets[start]) for start, stop in ranges]
+    draw = partial(_draw_histories, _as_model(truth), len(losses) > 0)
     drawn = resolve_execution(execution).map(draw, tasks, Progress("synthetic log", len(tasks)))
     for (start, stop), columns in zip(ranges, drawn, strict=True):
         events, instances = slice(offsets[start], offsets[stop]), slice(start, stop)
-        arm[events], loss[events], time[events] = columns[:3]
-        losses[instances], matrices[instances] = columns[3:]
-    planted = dataclasses.replace(
-        truth,
-        first_instance=first,
-        initial_losses=losses if len(losses) else None,
-        interactions=matrices if len(matrices) else None,
-    )
-    for column in (offsets, arm, loss, time, losses, matrices):
+        arm[events], loss[events], time[events], losses[instances] = columns
+    planted = dataclasses.replace(truth, initial_losses=losses if len(losses) else None)
+    for column in (offsets, arm, loss, time, losses):
         column.flags.writeable = False
     # Histories are in order as they are drawn; numbering and sorting them would triple the memory.
     return make_sorted_log(
-        tuple(str(number) for number in range(first, first + count)),
+        tuple(str(number) for number in range(count)),
         offsets,
         arm,
         loss,
@@ -288,7 +268,7 @@ def draw_log(
 
 
 def _draw_histories(
-    model: Model, with_losses: bool, with_matrices: bool, task: tuple[int, Ints]
+    model: Model, with_losses: bool, task: tuple[int, Ints]
 ) -> tuple[npt.NDArray[Any], ...]:
     """Draw neighbouring instances: the number of the first, and where their histories begin."""
     first, offsets = task
@@ -298,7 +278,6 @@ def _draw_histories(
         np.empty(total),
         np.empty(total),
         np.empty((count * with_losses, arms)),
-        np.empty((count * with_matrices, arms, arms)),
     )
     write_histories(model, first, offsets, *columns)
     return columns
@@ -322,17 +301,11 @@ def _as_model(truth: PlantedTruth) -> Model:
     )
 
 
-def check_offsets(n_instances: object, events: int | str | npt.ArrayLike, seed: int) -> Ints:
+def check_offsets(n_instances: object, events: int | npt.ArrayLike) -> Ints:
     """Return where each history begins, (instances + 1,)."""
     count = whole_number("n_instances", n_instances, 1, 2**31)
     offsets = np.zeros(count + 1, np.int64)
-    if isinstance(events, str):
-        if events != "movielens":
-            raise InvalidInput(
-                f'events must be a number, one for each instance or "movielens", got {events!r}'
-            )
-        movielens_lengths(np.uint64(seed), offsets[1:])
-    elif np.ndim(events) == 0:
+    if np.ndim(events) == 0:
         offsets[1:] = whole_number("events", events, 1, 2**31)
     else:
         lengths = np.asarray(events)

@@ -115,7 +115,7 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
         where = resolve_execution(execution)
         if not keep_instances and self.pooling != "full":
             raise InvalidInput(
-                "keep_instances=False is for pooling='full': without a pool, a model is its instances"
+                "keep_instances=False needs pooling='full': else a model is its instances"
             )
         if isinstance(log, EventLog) or not isinstance(log, HasPartitions):
             log = require_log(log)
