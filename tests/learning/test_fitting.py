@@ -305,9 +305,10 @@ def test_the_population_alone_can_do_what_a_population_can(partitioned, whole, t
     one, other = model.prior(), memory.prior()
     np.testing.assert_allclose(one.mean, other.mean, atol=1e-12)
     np.testing.assert_allclose(one.covariance, other.covariance, atol=1e-12)
-    plans = [ib.plan(each, horizon=50) for each in (model, memory)]
+    some = partitioned.partitions[0].load()
+    plans = [ib.plan(each, some, 50) for each in (model, memory)]
     np.testing.assert_allclose(plans[0].mix, plans[1].mix, atol=1e-9)
-    assert np.isfinite(model.predict(partitioned.partitions[0].load())).all()
+    assert np.isfinite(model.predict(some)).all()
     with pytest.raises(InvalidInput, match="keep_instances"):
         model.interval(instance="0")
     with pytest.raises(InvalidInput, match="pooling='full'"):
@@ -369,7 +370,7 @@ def test_the_command_fits_by_partition_on_a_cluster(folder, cluster, tmp_path, m
     assert run(monkeypatch, *common, "--jobs", "1", "--out", here) == 0
     assert there.read_text() == here.read_text()
     assert [path.name for path in here.parent.iterdir()] == ["model.json"]
-    assert run(monkeypatch, "plan", there, "--horizon", "30") == 0
+    assert run(monkeypatch, "plan", there, "--log", folder, "--horizon", "30") == 0
 
 
 def test_the_command_fits_a_whole_log_on_a_cluster(folder, cluster, tmp_path, monkeypatch):

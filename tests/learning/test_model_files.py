@@ -83,7 +83,7 @@ def test_intervals_worlds_and_plans_are_the_same(fitted, saved):
         one, other = (m.instance(instance, without_drift=True) for m in (fitted, again))
         assert one == other
         if instance is None:
-            one, other = (plan(m, horizon=20).to_json() for m in (fitted, again))
+            one, other = (plan(m, log_of(), 20).to_json() for m in (fitted, again))
             assert one == other
     assert again.noise() == fitted.noise()
 

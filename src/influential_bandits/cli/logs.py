@@ -187,12 +187,12 @@ def fit(
 def plan(
     model: Annotated[Path, typer.Argument(help="Model file, from fit or diagnose.")],
     log: Annotated[
-        Path | None,
+        Path,
         typer.Option(
             help="The log that it was fitted to, read as it was then: two halves of it judge each "
-            "other's plans. Without it, nothing is promised."
+            "other's plans."
         ),
-    ] = None,
+    ],
     horizon: Annotated[int, typer.Option(help="Number of rounds to plan for.")] = 100,
     share: Annotated[
         list[str] | None,
@@ -221,7 +221,7 @@ def plan(
 
     fitted = InfluenceModel.load(model)
     with explain_stop("nothing was written"):
-        events = None if log is None else _read_again(log, model, fitted.about_.get("command"))
+        events = _read_again(log, model, fitted.about_.get("command"))
         advice = make_plan(
             fitted,
             events,
@@ -265,7 +265,7 @@ def _read_again(path: Path, model: Path, command: Any) -> Any:
     if not isinstance(command, dict) or set(command) != {"reading", "merge_below", "adjust"}:
         raise InvalidInput(
             f"{model} does not say how its log was read, as it was not written by fit or "
-            "diagnose: leave out --log, or use ib.plan(model, log) in Python"
+            "diagnose: use ib.plan(model, log) in Python"
         )
     events = read_for_command(path, command["reading"], command["merge_below"])
     return adjust_losses(events, None if command["adjust"] else ())

@@ -8,10 +8,10 @@ import numpy as np
 
 from influential_bandits.checks import whole_number
 from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
+from influential_bandits.learning.logging_policy import LoggedRounds
 from influential_bandits.learning.loss_model import check_at_least
 from influential_bandits.learning.model_misfit import count_roots, own_exposures
 from influential_bandits.learning.models import InfluenceModel
-from influential_bandits.learning.plan_judges import Comparison
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.optima.bounded import Shares, bounded_optimum
@@ -59,6 +59,29 @@ def find_pace(model: InfluenceModel, memory: float, rounds: object, days: object
     return Pace(keep, 1.0, True)
 
 
+class Comparison(NamedTuple):
+    """A plan, as weights of initial losses and influence, to compare with the log as it was."""
+
+    mix: Floats  # (arms,)
+    pairs: Floats  # (arms, arms): how much of A_ij a round of the plan meets
+    past: float  # how many faded pulls a round meets, on average
+    order_matters: bool
+    own: Floats  # (3,): what a round of the plan meets of the regressors of a richer model
+    totals: Floats  # (3,): the same of all arms together
+    roots: Floats  # (arms, arms): what it meets of the roots of exposures, for the fourth
+
+    def baseline_pairs(self, logged: LoggedRounds) -> Floats:
+        """Return what the log's rounds meet, had they the horizon and the pace of the plan."""
+        return logged.pairs + self.past * logged.squares - logged.shuffled
+
+    def spacing_pairs(self, logged: LoggedRounds) -> Floats:
+        """Return what better spacing takes away: of both, against a random order."""
+        if not self.order_matters:
+            return np.zeros_like(self.pairs)
+        saved = self.past * np.outer(self.mix, self.mix) - self.pairs
+        return saved + logged.pairs - logged.shuffled
+
+
 class Candidate(NamedTuple):
     """A plan, and what there is to judge of it."""
 
@@ -73,8 +96,6 @@ class Search(NamedTuple):
     pace: Pace
     horizon: int
     longest: int
-    other_mix: Floats  # to compare with
-    as_logged: bool  # the log as it was, instead
     arm_names: tuple[str, ...] = ()
     shares: Shares | None = None  # that arms may have
 
@@ -145,8 +166,8 @@ class Search(NamedTuple):
         """
         matrix = self._admissible(interaction)
         losses = [
-            float(initial_loss @ found.comparison.mix + (found.comparison.pairs * matrix).sum())
-            for found in plans
+            float(initial_loss @ plan.comparison.mix + (plan.comparison.pairs * matrix).sum())
+            for plan in plans
         ]
         best = int(np.argmin(losses))
         return plans[best if losses[best] < losses[0] - 1e-9 * abs(losses[0]) else 0]
@@ -157,9 +178,8 @@ class Search(NamedTuple):
         """Return a plan beside what it is compared with."""
         rounds = min(self.horizon, LONG_RUN)
         rounds_as_played = (schedule, mix, self.pace.keep, self.pace.by_clock, rounds)
-        other, order_matters = (self.other_mix, self.as_logged), schedule is not None
         met = (*own_exposures(*rounds_as_played), count_roots(*rounds_as_played))
-        return Comparison(mix, pairs, past, *other, order_matters, *met)
+        return Comparison(mix, pairs, past, schedule is not None, *met)
 
     def _length(self) -> tuple[int, bool]:
         """Return how long a schedule is, and whether it repeats: after whole sessions."""

@@ -719,7 +719,7 @@ def test_a_plan_for_a_log_without_influence_is_not_supported(null, tmp_path, com
 
 
 def test_a_plan_keeps_to_shares(model_file, command, tmp_path):
-    options = ("--share", "ad2=0.1:0.3", "--share", "ad0=:0.5")
+    options = ("--log", "log.csv", "--share", "ad2=0.1:0.3", "--share", "ad0=:0.5")
     status, out, _ = command("plan", model_file, *options, "--horizon", 20, "--out", "plan.json")
     assert status == 0
     data = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
@@ -743,14 +743,14 @@ def test_a_plan_keeps_to_shares(model_file, command, tmp_path):
     ids=" ".join,
 )
 def test_plan_refuses_what_it_cannot_do(options, mentions, model_file, refusal):
-    line = refusal("plan", model_file, *options)
+    line = refusal("plan", model_file, "--log", "log.csv", *options)
     assert all(mention in line for mention in mentions), line
 
 
 @pytest.mark.parametrize("days", ["-1", "nan"])
 def test_plan_refuses_no_time_between_rounds(days, fit_once, refusal):
     model = fit_once("--half-life-days", 2, "--ridge", 1)
-    assert "days" in refusal("plan", model, f"--days-between-rounds={days}")
+    assert "days" in refusal("plan", model, "--log", "log.csv", f"--days-between-rounds={days}")
 
 
 @pytest.mark.parametrize(
@@ -761,14 +761,14 @@ def test_plan_refuses_no_time_between_rounds(days, fit_once, refusal):
 def test_a_file_that_is_no_model_gets_one_sentence(content, mention, refusal, tmp_path):
     if content is not None:
         (tmp_path / "m.json").write_text(content)
-    assert mention in refusal("plan", "m.json")
+    assert mention in refusal("plan", "m.json", "--log", "log.csv")
 
 
 @pytest.mark.parametrize("about", [None, {"command": 1}], ids=str)
 def test_a_damaged_model_file_gets_one_sentence(about, model_file, refusal, tmp_path):
     data = json.loads((tmp_path / model_file).read_text(encoding="utf-8"))
     (tmp_path / model_file).write_text(json.dumps(data | {"about": about}))
-    refusal("plan", model_file)
+    refusal("plan", model_file, "--log", "log.csv")
 
 
 def test_a_plan_reads_the_log_as_the_fit_did(model_file, strong, tmp_path, command):
