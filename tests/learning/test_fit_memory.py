@@ -10,7 +10,7 @@ import pytest
 from influential_bandits import free_memory as memory
 from influential_bandits.errors import NotApplicable
 from influential_bandits.execution.local import LocalExecution
-from influential_bandits.learning.fit_memory import measure_fit, require_memory_for
+from influential_bandits.learning.fitting import measure_fit, require_memory_for
 from influential_bandits.learning.influence_test import influence_test
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.learning.selection import choose, ladder, validate
@@ -22,7 +22,7 @@ import ctypes, json, sys
 from pathlib import Path
 from influential_bandits import InfluenceModel, LocalExecution
 from influential_bandits.data import synthetic_log
-from influential_bandits.learning.fit_memory import measure_fit
+from influential_bandits.learning.fitting import measure_fit
 
 def peak():
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())

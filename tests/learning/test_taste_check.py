@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import influential_bandits as ib
-from influential_bandits.learning.logging_policy import see_taste
-from influential_bandits.learning.taste_check import describe_taste, find_taste
+from influential_bandits.learning.logging_policy import describe_taste, find_taste, see_taste
 
 
 def look(seed, n_users=600, fading=None, **world):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from influential_bandits.errors import InvalidLog
 from influential_bandits.logs.csv_files import OneByteSeparator
 from influential_bandits.logs.options import ChunkSizes
+from influential_bandits.logs.partitions import stream_log
 from influential_bandits.logs.reading import read_log
-from influential_bandits.logs.streaming import stream_log
 
 RATINGS = "1::10::5::978300760\n1::11::3::978302109\n2::10::4::978301968\n"  # as of ml-1m
 NAMES = {"columns": ["user", "movie", "rating", "time"]}

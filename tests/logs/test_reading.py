@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from influential_bandits.errors import InvalidInput, InvalidLog, MissingFile
-from influential_bandits.logs.label_codes import LabelCodes
+from influential_bandits.logs.columns import LabelCodes
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.options import ChunkSizes
 from influential_bandits.logs.reading import read_log

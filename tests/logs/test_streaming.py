@@ -20,14 +20,14 @@ from returned_memory import ALLOWED, LARGE, RETURNED, SMALL
 
 from influential_bandits.errors import InvalidInput, InvalidLog, MissingFile
 from influential_bandits.logs.options import ChunkSizes
+from influential_bandits.logs.partitions import stream_log
 from influential_bandits.logs.reading import read_log
-from influential_bandits.logs.streaming import stream_log
 
 MEASURED = """
 import json, sys
 from pathlib import Path
 from influential_bandits.logs.options import ChunkSizes
-from influential_bandits.logs.streaming import stream_log
+from influential_bandits.logs.partitions import stream_log
 
 stream = stream_log(
     sys.argv[1],

@@ -18,7 +18,7 @@ import numpy as np
 from influential_bandits.checks import whole_number
 from influential_bandits.datasets.download import TERMS
 from influential_bandits.errors import InvalidInput, InvalidLog, MissingFile
-from influential_bandits.logs.label_codes import Codes
+from influential_bandits.logs.columns import Codes
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.temporary import TemporaryFolder

@@ -1,4 +1,9 @@
-"""From a scanned log to a fitted model: the population first, then instance by instance."""
+"""From a scanned log to a fitted model: the population first, then instance by instance.
+
+How much memory a fit takes is said before it begins: K arms have m = K(K+1)/2 interactions, and the
+equations of a fit are an m × m matrix: K⁴/4 numbers, 2 GB for 180 arms. Several such matrices are
+held at a time.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +15,21 @@ import numpy as np
 
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.execution.base import Execution
-from influential_bandits.learning.fit_memory import describe_fit
-from influential_bandits.learning.solvers.estimates import (
+from influential_bandits.execution.local import LocalExecution, resolve_execution
+from influential_bandits.free_memory import require_memory
+from influential_bandits.learning.solvers.penalised import (
     InstanceFits,
     InstanceSummary,
     Moments,
+    Penalty,
     PopulationEstimate,
     join_fits,
     measure_moments,
     measure_spread,
 )
-from influential_bandits.learning.solvers.penalised import Penalty
 from influential_bandits.learning.solvers.pooled import fit_pooled_instances, fit_pooled_population
 from influential_bandits.learning.solvers.separate import average_fits, fit_separately
-from influential_bandits.learning.statistics.design import DAY, KINDS, Design
+from influential_bandits.learning.statistics.design import DAY, KINDS, Design, interaction_size
 from influential_bandits.learning.statistics.log_scan import LogScan, sample_instances
 from influential_bandits.learning.statistics.random_effects import estimate_random_effects
 from influential_bandits.learning.statistics.reduction import (
@@ -49,9 +55,17 @@ UNDETERMINED = (
     "(an entry could grow without end), and any other is not unique; shown is the limit of a tiny "
     "ridge. Set ridge > 0"
 )
-
 FEWEST_FOR_VARIANCES = 2_000  # instances of which variance components are estimated
 PAIRS_FOR_VARIANCES = 20_000_000  # of arms, in all of these instances
+# Matrices held by a solution: the statistics, the same with penalty and without, the inverse and
+# its factors, what is left after eliminating initial losses and the product that it comes from;
+# with the cone, the same in its coordinates, two factors of it, and three of every Newton step.
+PLAIN, CONE = 8, 12
+MERGE = (
+    "merge rare arms into one (merge_rare_arms; --merge-arms-below), or give items the arms that "
+    "they belong to (items=, or categories= of read_log; --categories)"
+)
+TOO_LARGE = f"fit interaction='diagonal' (--interaction diagonal), or {MERGE}"
 
 
 def fit_scan(
@@ -211,3 +225,39 @@ def _days_between_events(log: EventLog) -> Floats:
     ends = log.offsets[1:-1]
     inside[ends[(ends > 0) & (ends < len(log))] - 1] = False
     return gaps[inside]
+
+
+def measure_fit(
+    model: LossModel, arms: int, instances: int, execution: Execution | int | None
+) -> float:
+    """Return how many bytes a fit takes on this computer; those of a cluster are not known.
+
+    ``instances`` are those whose coefficients are kept.
+    """
+    where = resolve_execution(execution)
+    workers = where.threads if isinstance(where, LocalExecution) else 1
+    size = arms + int(model.drift) + interaction_size(KINDS[model.interaction], arms)
+    matrix = 8.0 * (size + 1) ** 2
+    solving = CONE if model.interaction == "psd" else PLAIN
+    matrices = solving * max(min(workers, instances), 1)
+    if model.pooling == "full":
+        matrices = max(solving, workers + 3)
+    columns = 8.0 * 3 * size * instances  # coefficients, the same without the cone, errors
+    return matrices * matrix + 2.0 * columns
+
+
+def require_memory_for(
+    model: LossModel, arms: int, instances: int, execution: Execution | int | None
+) -> None:
+    """Raise unless there is room for a fit."""
+    model.check_settings()
+    need = measure_fit(model, arms, instances, execution)
+    require_memory(need, *describe_fit(model, arms, instances), NotApplicable)
+
+
+def describe_fit(model: LossModel, arms: int, instances: int) -> tuple[str, str]:
+    """Return what a fit is, and what to do if it is too large."""
+    size = interaction_size(KINDS[model.interaction], arms)
+    words = f"the fit of {arms:,} arms" + (f" with {size:,} interactions" if size else "")
+    words += f" to {instances:,} instances" if instances > 1 else ""
+    return words, TOO_LARGE if size > arms else MERGE

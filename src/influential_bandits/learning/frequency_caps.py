@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from influential_bandits.execution.base import Execution
 from influential_bandits.learning.impact import Estimate, Impact, mean_regressors
+from influential_bandits.learning.logging_policy import describe_taste
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.statistics.design import (
     DAY,
@@ -30,7 +31,6 @@ from influential_bandits.learning.statistics.design import (
     Events,
     event_columns,
 )
-from influential_bandits.learning.taste_check import describe_taste
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.logs.outcome import read_outcome
 from influential_bandits.numerics.arrays import Floats, Ints

@@ -26,16 +26,15 @@ from influential_bandits.learning.controls import (
     build_controls,
     require_controls,
 )
-from influential_bandits.learning.exposures import Regressors
-from influential_bandits.learning.flip_units import draw_fitting_instances, draw_signs, make_units
+from influential_bandits.learning.exposures import Regressors, add_known_columns
 from influential_bandits.learning.influence_test_result import InfluenceTest, ScoreTest
 from influential_bandits.learning.kalman import KNOWN, Model, fit_components, with_components
-from influential_bandits.learning.known_columns import add_known_columns
-from influential_bandits.learning.pair_estimates import estimate_pairs, measure_effect
 from influential_bandits.learning.placebo import PASSES, Placebo, check_placebos
 from influential_bandits.learning.score_families import (
     Family,
+    estimate_pairs,
     fade,
+    measure_effect,
     search_common,
     search_cross,
     search_own,
@@ -45,6 +44,9 @@ from influential_bandits.learning.score_regression import (
     NO_PAIR,
     EventPasses,
     adjust_by_holm,
+    draw_fitting_instances,
+    draw_signs,
+    make_units,
     solve_semidefinite,
 )
 from influential_bandits.learning.statistics.design import (

@@ -12,11 +12,10 @@ from influential_bandits.display import draw_bars, make_html
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
-from influential_bandits.learning.fit_memory import require_memory_for
-from influential_bandits.learning.fitting import design_of, fit_scan
+from influential_bandits.learning.fitting import design_of, fit_scan, require_memory_for
 from influential_bandits.learning.model_files import read_model, write_model
 from influential_bandits.learning.model_words import describe_levels
-from influential_bandits.learning.solvers.estimates import InstanceSummary
+from influential_bandits.learning.solvers.penalised import InstanceSummary
 from influential_bandits.learning.statistics.design import Design, predict_losses
 from influential_bandits.learning.statistics.log_scan import scan_log
 from influential_bandits.learning.statistics.random_effects import RandomEffects

@@ -12,7 +12,7 @@ import numpy as np
 
 from influential_bandits.errors import InvalidInput
 from influential_bandits.files import read_json, write_json
-from influential_bandits.learning.solvers.estimates import InstanceSummary
+from influential_bandits.learning.solvers.penalised import InstanceSummary
 from influential_bandits.learning.statistics.design import Design
 from influential_bandits.learning.statistics.random_effects import RandomEffects
 from influential_bandits.logs.outcome import Outcome

@@ -27,6 +27,7 @@ from influential_bandits.learning.logging_policy import (
     LoggedRounds,
     TasteSigns,
     describe_logged,
+    look_for_taste,
     see_taste,
     suspect_taste,
 )
@@ -39,7 +40,6 @@ from influential_bandits.learning.statistics.design import (
     interaction_entries,
     interaction_size,
 )
-from influential_bandits.learning.taste_check import look_for_taste
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.packages import optional_module

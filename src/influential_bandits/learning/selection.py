@@ -15,7 +15,7 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
 from influential_bandits.execution.progress import Progress
-from influential_bandits.learning.fit_memory import require_memory_for
+from influential_bandits.learning.fitting import require_memory_for
 from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
 from influential_bandits.learning.statistics.log_scan import draw_instances, scan_log

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from influential_bandits.learning.solvers.estimates import InstanceFits, PopulationEstimate
 from influential_bandits.learning.solvers.penalised import (
+    InstanceFits,
     Penalty,
+    PopulationEstimate,
     centre_losses,
     penalty_weights,
     solve_penalised,
