@@ -97,7 +97,7 @@ def test_the_coefficients_are_those_of_generalised_least_squares(half_life):
 @pytest.mark.parametrize("by_clock", [False, True])
 def test_the_exposures_of_a_plan_are_those_of_playing_it(memory, by_clock):
     schedule = np.array([0, 0, 1, 2, 0])
-    own, totals = own_exposures(schedule, np.zeros(3), np.array([memory]), by_clock, 23)
+    own, totals = own_exposures(schedule, np.zeros(3), memory, by_clock, 23)
     arms = np.resize(schedule, 23)
     for n, kept in enumerate((memory**0.25, memory**4, memory)):
         met = np.zeros((23, 3))
@@ -108,7 +108,7 @@ def test_the_exposures_of_a_plan_are_those_of_playing_it(memory, by_clock):
         assert own[n] == pytest.approx(mine.mean(), rel=1e-9)
         assert totals[n] == pytest.approx(met.sum(axis=1).mean(), rel=1e-9)
     roots = np.array([np.sqrt(met[arms == i]).sum(axis=0) / 23 for i in range(3)])
-    found = count_roots(schedule, np.zeros(3), np.array([memory]), by_clock, 23)
+    found = count_roots(schedule, np.zeros(3), memory, by_clock, 23)
     np.testing.assert_allclose(found, roots, rtol=1e-9)
 
 
@@ -119,10 +119,10 @@ def test_where_nothing_fades_other_memories_do():
 
 
 def test_without_an_order_the_mix_is_met_at_random():
-    own, totals = own_exposures(None, np.array([0.5, 0.5]), np.ones(1), False, 10)
+    own, totals = own_exposures(None, np.array([0.5, 0.5]), 1.0, False, 10)
     assert totals[2] == pytest.approx(4.5)
     assert own[0] == pytest.approx(0.5 * totals[0])
-    roots = count_roots(None, np.array([0.5, 0.5]), np.ones(1), False, 10)
+    roots = count_roots(None, np.array([0.5, 0.5]), 1.0, False, 10)
     np.testing.assert_allclose(roots, 0.5 * np.sqrt(0.5 * np.arange(10)).mean())
 
 

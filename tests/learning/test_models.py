@@ -461,7 +461,6 @@ def test_a_prior_hands_over_the_half_life_in_hours():
     assert prior.half_life == world.half_life == model.fleet().policy.effective_half_life == 48.0
     assert prior.memory == world.memory == 1.0
     np.testing.assert_allclose(prior.mean, in_order(model.interaction_, world.initial_loss))
-    assert prior.covariance.tobytes() == model.prior(days_between_rounds=0.0).covariance.tobytes()
     # The log's own events, at their own times, are the rounds of that world.
     environment = ib.Environment(model.instance("4", by_clock=True))
     one = clock.history("4")
@@ -477,25 +476,6 @@ def test_by_clock_needs_a_half_life_and_no_length_of_rounds(log, refused):
         InfluenceModel(fading=ib.Fading(half_life=24)).fit(log).instance(
             days_between_rounds=1.0, by_clock=True
         )
-
-
-@pytest.mark.parametrize("days", [0.5, 3.0])
-def test_a_prior_by_the_clock_is_that_of_rounds_of_that_length(days):
-    """The next round meets γ·A: means and deviations of A are γ times the model's."""
-    clock = planted(20, 60, memory=1.0, half_life_days=2.0)
-    model = InfluenceModel("symmetric", fading=ib.Fading(half_life=48), pooling="full").fit(clock)
-    prior, world = model.prior(days_between_rounds=days), model.instance(None, days)
-    assert prior.memory == world.memory
-    np.testing.assert_allclose(
-        prior.mean, in_order(world.interaction.to_dense(), world.initial_loss)
-    )
-    plain = model.prior(days_between_rounds=0.0)
-    assert plain.memory == 1.0
-    scale = in_order(np.full((3, 3), world.memory), np.ones(3))
-    np.testing.assert_allclose(
-        prior.covariance, plain.covariance * np.outer(scale, scale), rtol=1e-12, atol=1e-300
-    )
-    assert ib.Foresight(prior=prior).prior is prior
 
 
 def test_worlds_that_are_no_influential_bandits_say_so(log, refused):

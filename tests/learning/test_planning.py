@@ -105,7 +105,7 @@ def test_the_weights_of_a_schedule_are_those_of_playing_it(memory, length):
     instance = ib.Instance(factor @ factor.T, loss, memory=memory)
     schedule = random.integers(0, 3, length)
     rounds = 40 * length
-    weights, past = plan_search.add_pairs(schedule, np.array([memory]), rounds, 3)
+    weights, past = plan_search.add_pairs(schedule, memory, rounds, 3)
     matrix = instance.interaction.to_dense() / memory  # the round after a pull meets all of A
     expected = loss @ shares(schedule, 3) + (matrix * weights).sum()
     np.testing.assert_allclose(past, weights.sum(), rtol=1e-9)
@@ -124,7 +124,7 @@ def test_the_promised_losses_are_those_of_playing_the_plan(fading):
 def test_the_promised_losses_are_those_of_the_horizon(memory):
     """As with memory 1, which is the limit: fifty rounds from the start."""
     world = ib.Instance(np.diag([0.05, 0.01]), [0.0, 0.5], memory=memory)
-    pace = plan_search.Pace(np.array([memory]), 1.0 / memory)
+    pace = plan_search.Pace(memory, 1.0 / memory)
     search = plan_search.Search("psd", pace, 50, 240)
     matrix = world.interaction.to_dense()
     found = search.best(world.initial_loss, matrix)
@@ -236,13 +236,6 @@ def test_halves_keep_to_shares_too(fading):
     assert 0.2 <= found.mix[0] <= 0.25
     assert found.mix[2] >= 0.3
     assert found.cross_fitted
-
-
-def test_sessions_keep_to_shares(clocked):
-    how = {"days_between_rounds": 0.01, "rounds_per_session": 4, "days_between_sessions": 3.0}
-    found = alone(clocked, 40, shares={"0": (0.5, 0.5)}, **how)
-    assert found.mix[0] == 0.5
-    assert found.room is None, "no proof is known"
 
 
 def test_a_plan_that_cannot_be_proved_is_still_a_plan(fading, monkeypatch):
@@ -699,7 +692,7 @@ def test_an_interval_holds_what_every_judge_thinks_possible():
 
 
 def test_the_best_of_several_plans_is_taken(fading):
-    pace = plan_search.Pace(np.array([0.8]), 1.25)
+    pace = plan_search.Pace(0.8, 1.25)
     search = plan_search.Search("psd", pace, 20, 240)
     world = fading.initial_loss_, fading.interaction_
     best = search.best(*world)
@@ -739,68 +732,3 @@ def test_influence_that_is_no_straight_line_supports_nothing():
     found = plan(InfluenceModel("symmetric", fading=0.8, pooling="full").fit(curved), curved, 40)
     assert warned(found, "no straight line")
     assert not found.supported
-
-
-# Sessions
-
-
-def session_losses(model, schedule, rounds, size, near, far):
-    """Loss of each round by the model's own formula, with days between rounds, slowly."""
-    days = np.cumsum([0.0, *(far if (n + 1) % size == 0 else near for n in range(rounds - 1))])
-    arms = np.resize(schedule, rounds)
-    losses = model.initial_loss_[arms].copy()
-    for n in range(rounds):
-        left = 0.5 ** ((days[n] - days[:n]) / 2.0)
-        losses[n] += (left * model.interaction_[arms[:n], arms[n]]).sum()
-    return losses
-
-
-def test_sessions_are_rounds_close_together_and_breaks(clocked):
-    how = {"days_between_rounds": 0.01, "rounds_per_session": 4, "days_between_sessions": 3.0}
-    found = alone(clocked, 40, **how)
-    losses = session_losses(clocked, found.schedule, 40, 4, 0.01, 3.0)
-    assert found.loss == pytest.approx(losses.mean(), rel=1e-6)
-    assert "session by session of 4 rounds" in str(found)
-    assert found.to_json()["rounds_per_session"] == 4
-    random = np.random.default_rng(0)
-    others = [
-        session_losses(clocked, random.permutation(found.schedule), 40, 4, 0.01, 3.0).mean()
-        for _ in range(200)
-    ]
-    assert found.loss <= min(others)
-
-
-def test_a_schedule_repeats_after_whole_sessions(clocked):
-    how = {"days_between_rounds": 0.1, "rounds_per_session": 7, "days_between_sessions": 2.0}
-    assert len(alone(clocked, 1000, **how).schedule) == 238
-    with pytest.raises(InvalidInput, match="at least 7"):
-        alone(clocked, 1000, longest=5, **how)
-
-
-def test_sessions_as_far_apart_as_rounds_are_no_sessions(clocked):
-    plain = alone(clocked, 60, days_between_rounds=1.0)
-    how = {"days_between_rounds": 1.0, "rounds_per_session": 5, "days_between_sessions": 1.0}
-    found = alone(clocked, 60, **how)
-    np.testing.assert_array_equal(found.schedule, plain.schedule)
-    assert found.gain == pytest.approx(plain.gain, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("how", "mentions"),
-    [
-        ({"rounds_per_session": 3}, ["days_between_sessions", "both"]),
-        ({"days_between_sessions": 3.0}, ["rounds_per_session", "both"]),
-        ({"rounds_per_session": 0, "days_between_sessions": 1.0}, ["rounds_per_session"]),
-        ({"rounds_per_session": 2, "days_between_sessions": -1.0}, ["days_between_sessions", "-1"]),
-        ({"rounds_per_session": 2, "days_between_sessions": "x"}, ["days_between_sessions"]),
-    ],
-    ids=str,
-)
-def test_what_are_no_sessions_is_refused(how, mentions, clocked, refused):
-    with refused(InvalidInput, *mentions):
-        alone(clocked, 10, **how)
-
-
-def test_sessions_need_a_clock(fading, refused):
-    with refused(NotApplicable, "by the clock", "half_life=48"):
-        alone(fading, 10, rounds_per_session=3, days_between_sessions=1.0)

@@ -204,12 +204,6 @@ def plan(
     days_between_rounds: Annotated[
         float | None, typer.Option(help="For memory by the clock; by default as in the log.")
     ] = None,
-    rounds_per_session: Annotated[
-        int | None, typer.Option(help="For memory by the clock: rounds come in sessions.")
-    ] = None,
-    days_between_sessions: Annotated[
-        float | None, typer.Option(help="From the last round of a session to the next session.")
-    ] = None,
     out: Annotated[Path | None, typer.Option(help="File for the plan, as JSON.")] = None,
     jobs: Jobs = None,
 ) -> None:
@@ -228,8 +222,6 @@ def plan(
             horizon,
             shares=_parse_shares(share),
             days_between_rounds=days_between_rounds,
-            rounds_per_session=rounds_per_session,
-            days_between_sessions=days_between_sessions,
             execution=jobs,
         )
     if out is not None:

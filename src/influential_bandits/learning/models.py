@@ -326,12 +326,13 @@ class InfluenceModel(LossModel):
         self,
         instance: object = None,
         arm_names: Sequence[str] | None = None,
-        days_between_rounds: float | None = None,
     ) -> LossPrior:
         """Return what the log says about (l1, A), for a policy to start from.
 
-        Without a label it is about an instance that the log has not met: as unsure as the
-        population, and as far from it as instances differ. A log of one instance is about that one.
+        For memory by the clock it hands over the half-life, in hours, and the policy is told times,
+        as in ``Agent.pull(at=…)``. Without a label it is about an instance that the log has not
+        met: as unsure as the population, and as far from it as instances differ. A log of one
+        instance is about that one.
 
         Parameters
         ----------
@@ -340,10 +341,6 @@ class InfluenceModel(LossModel):
         arm_names : sequence of str, optional
             The arms in the order in which the policy is to number them; by default that of the log,
             ``arm_names_``.
-        days_between_rounds : float, optional
-            For memory by the clock, where the policy is to count rounds: how long a round lasts, as
-            in :meth:`instance`. By default the prior hands over the half-life, in hours, and the
-            policy is told times, as in ``Agent.pull(at=…)``.
 
         Examples
         --------
@@ -352,7 +349,6 @@ class InfluenceModel(LossModel):
         >>> ib.Foresight(prior=ib.InfluenceModel(ridge=0.01).fit(log).prior()).prior
         LossPrior(2 arms, sigma 1.0..., memory 1.0)
         """
-        world = self._world_for_policy(instance, days_between_rounds)
         if instance is None:
             covariance = self.population_covariance_
             if self.instance_summary_ is not None:
@@ -366,31 +362,18 @@ class InfluenceModel(LossModel):
                 covariance = covariance + np.diag(unknown)
         else:
             covariance = np.diag(self.standard_errors_[self.row(instance)] ** 2)
-        covariance = covariance * self._scale_by_clock(world)
-        return self._in_order_of_arms(world, covariance, self.noise(instance).sigma, arm_names)
+        return self._in_order_of_arms(instance, covariance, arm_names)
 
-    def _world_for_policy(self, instance: object, days_between_rounds: float | None) -> Instance:
-        """Return the learned world: by the clock, unless rounds have a length."""
-        by_clock = require_fading(self.fading).by_clock and days_between_rounds is None
-        return self.instance(instance, days_between_rounds, without_drift=True, by_clock=by_clock)
-
-    def fleet(
-        self,
-        arm_names: Sequence[str] | None = None,
-        days_between_rounds: float | None = None,
-        *,
-        history: bool = False,
-    ) -> Fleet:
+    def fleet(self, arm_names: Sequence[str] | None = None, *, history: bool = False) -> Fleet:
         """Return a fleet that starts from what the log says about the population.
+
+        For memory by the clock it has the half-life, and is told times, as in
+        ``Fleet.pull(user, at=…)``.
 
         Parameters
         ----------
         arm_names : sequence of str, optional
             The arms in the order in which the fleet is to number them; by default that of the log.
-        days_between_rounds : float, optional
-            For memory by the clock, where the fleet is to count rounds: how long a round of a user
-            lasts, as in :meth:`instance`. By default it has the half-life, and is told times, as in
-            ``Fleet.pull(user, at=…)``.
         history : bool
             Keep every loss, for :meth:`Fleet.to_log`.
 
@@ -406,30 +389,21 @@ class InfluenceModel(LossModel):
                 "a fleet starts from what instances have in common, and this model was fitted to "
                 "each alone; fit with pooling='full'"
             )
-        world = self._world_for_policy(None, days_between_rounds)
-        covariance = self.population_covariance_ * self._scale_by_clock(world)
-        sigma = self.noise().sigma
-        taste = sigma * math.sqrt(self.effects_.arm + self.effects_.common)
-        prior = self._in_order_of_arms(world, covariance, sigma, arm_names, taste)
+        taste = self.noise().sigma * math.sqrt(self.effects_.arm + self.effects_.common)
+        prior = self._in_order_of_arms(None, self.population_covariance_, arm_names, taste)
         names = self.arm_names_ if arm_names is None else tuple(arm_names)
         return Fleet(Foresight(prior=prior), arms=names, history=history)
 
-    def _scale_by_clock(self, world: Instance) -> Floats:
-        """Return what covariances are multiplied with: by rounds, the next one meets γ·A."""
-        scale = np.ones(self.design_.size)
-        if require_fading(self.fading).by_clock:
-            scale[self.design_.start :] = world.memory
-        return np.outer(scale, scale)
-
     def _in_order_of_arms(
         self,
-        world: Instance,
+        instance: object,
         covariance: Floats,
-        sigma: float,
         arm_names: Sequence[str] | None,
         taste: float = 0.0,
     ) -> LossPrior:
         """Return (l1, A) with a covariance of coefficients, arms in the order wanted."""
+        by_clock = require_fading(self.fading).by_clock
+        world = self.instance(instance, without_drift=True, by_clock=by_clock)
         names = list(self.arm_names_ if arm_names is None else arm_names)
         if sorted(names) != sorted(self.arm_names_):
             raise InvalidInput(f"arm_names must be those of the log in some order, got {names}")
@@ -448,7 +422,7 @@ class InfluenceModel(LossModel):
         return LossPrior(
             in_order(matrix, np.asarray(world.initial_loss)[wanted]),
             spread,
-            sigma,
+            self.noise(instance).sigma,
             memory=world.memory,
             half_life=world.half_life,
             taste=taste,

@@ -64,8 +64,7 @@ class Plan:
     room : float or None
         By how much another plan with these shares could be better per round in the learned world,
         at most: 0 is a proved optimum. None where no proof is known (indefinite interactions,
-        sessions, equations that are too ill-conditioned).
-    rounds_per_session : int or None
+        equations that are too ill-conditioned).
     warnings : tuple of str
 
     Examples
@@ -84,7 +83,6 @@ class Plan:
     horizon: int
     mix: Floats
     schedule: Ints | None
-    rounds_per_session: int | None
     logged_mix: Floats
     shares: Shares | None
     loss: float
@@ -214,14 +212,8 @@ class Plan:
     def _order_in_words(self) -> list[str]:
         if self.schedule is None:
             return []
-        names = [self.arm_names[i] for i in self.schedule[:12]]
-        size = self.rounds_per_session
-        if size is None:
-            text = ", ".join(names)
-            return [f"In this order, repeating after {len(self.schedule)}: {text}, …"]
-        parts = [", ".join(names[n : n + size]) for n in range(0, len(names), size)]
-        text = f"In this order, session by session of {size} rounds, repeating after "
-        return [f"{text}{len(self.schedule)}: {'; '.join(parts)}, …"]
+        names = ", ".join(self.arm_names[i] for i in self.schedule[:12])
+        return [f"In this order, repeating after {len(self.schedule)}: {names}, …"]
 
     def _shares_by_name(self) -> dict[str, list[float]] | None:
         """Return the shares that were asked for; arms that may have any are left out."""
@@ -239,7 +231,6 @@ class Plan:
             "schedule": None
             if self.schedule is None
             else [self.arm_names[i] for i in self.schedule.tolist()],
-            "rounds_per_session": self.rounds_per_session,
             "shares": self._shares_by_name(),
             "logged_mix": dict(zip(self.arm_names, self.logged_mix.tolist(), strict=True)),
             "loss": self.loss,

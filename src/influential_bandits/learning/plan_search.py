@@ -6,10 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from influential_bandits.checks import whole_number
-from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
+from influential_bandits.errors import NotCertified
 from influential_bandits.learning.logging_policy import LoggedRounds
-from influential_bandits.learning.loss_model import check_at_least
 from influential_bandits.learning.model_misfit import count_roots, own_exposures
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.numerics.arrays import Floats, Ints
@@ -28,35 +26,20 @@ LONG_RUN = 100_000  # rounds after which the start no longer shows
 class Pace(NamedTuple):
     """How fast influence fades from round to round."""
 
-    keep: Floats  # (rounds,): what is left from a round to the next, repeated
+    keep: float  # what is left from a round to the next
     scale: float  # of A: by rounds, the next round meets all of it, by the clock keep·A
     by_clock: bool = False
 
     @property
     def lasting(self) -> bool:
         """Tell whether nothing fades, so that the order does not matter."""
-        return bool((self.keep == 1.0).all())
+        return self.keep == 1.0
 
 
-def find_pace(model: InfluenceModel, memory: float, rounds: object, days: object) -> Pace:
-    """Return how influence fades: from round to round, or in sessions by the clock."""
-    fading = require_fading(model.fading)
-    if rounds is None and days is None:
-        if fading.by_clock:
-            return Pace(np.full(1, memory), 1.0, True)
-        return Pace(np.full(1, memory), 1.0 / memory)
-    if not fading.by_clock:
-        raise NotApplicable(
-            "sessions are for influence that fades by the clock, and this model's fades by events: "
-            "fit it with fading=Fading(half_life=48), or another number of hours"
-        )
-    if rounds is None or days is None:
-        raise InvalidInput("give rounds_per_session and days_between_sessions, both or none")
-    size = whole_number("rounds_per_session", rounds, 1, LONG_RUN)
-    check_at_least("days_between_sessions", days, 0.0)
-    keep = np.full(size, memory)
-    keep[-1] = fading.left_after(float(days))  # type: ignore[arg-type]
-    return Pace(keep, 1.0, True)
+def find_pace(model: InfluenceModel, memory: float) -> Pace:
+    """Return how influence fades from round to round, of which so much of it is left."""
+    by_clock = require_fading(model.fading).by_clock
+    return Pace(memory, 1.0 if by_clock else 1.0 / memory, by_clock)
 
 
 class Comparison(NamedTuple):
@@ -111,13 +94,14 @@ class Search(NamedTuple):
             past = 0.5 * (self.horizon - 1.0)
             return Candidate(None, self._compare(None, mix, pairs, past))
         keep, rounds = self.pace.keep, min(self.horizon, LONG_RUN)
-        length, repeats = self._length()
+        length, repeats = min(self.horizon, self.longest), self.horizon > self.longest
         strength = self.pace.scale * matrix
-        schedule = search_schedule(strength, initial_loss, keep, length, repeats=repeats)
+        paces = np.full(1, keep)
+        schedule = search_schedule(strength, initial_loss, paces, length, repeats=repeats)
         if self.shares is not None:
             ends = count_rounds(self.shares, length, self.arm_names)
             schedule = search_bounded_schedule(
-                strength, initial_loss, keep, schedule, *ends, repeats=repeats
+                strength, initial_loss, paces, schedule, *ends, repeats=repeats
             )
         pairs, past = add_pairs(schedule, keep, rounds, len(initial_loss))
         mix, scale = np.bincount(schedule, minlength=len(initial_loss)) / length, self.pace.scale
@@ -134,15 +118,15 @@ class Search(NamedTuple):
     ) -> float | None:
         """Return by how much another plan could be better in this world, per round, at most.
 
-        None where no proof is known: for indefinite worlds, sessions, and where equations are too
+        None where no proof is known: for indefinite worlds, and where equations are too
         ill-conditioned.
         """
         if best.schedule is None:
             return 0.0
-        keep, matrix = float(self.pace.keep[0]), self._admissible(interaction)
+        keep, matrix = self.pace.keep, self._admissible(interaction)
         scale = keep * self.pace.scale
         world = Instance(scale * matrix, initial_loss, memory=keep, definite=False)
-        if len(self.pace.keep) > 1 or not world.definite:
+        if not world.definite:
             return None
         rounds = min(self.horizon, LONG_RUN)
         played = np.bincount(np.resize(best.schedule, rounds), minlength=len(matrix)) / rounds
@@ -181,18 +165,6 @@ class Search(NamedTuple):
         met = (*own_exposures(*rounds_as_played), count_roots(*rounds_as_played))
         return Comparison(mix, pairs, past, schedule is not None, *met)
 
-    def _length(self) -> tuple[int, bool]:
-        """Return how long a schedule is, and whether it repeats: after whole sessions."""
-        size = len(self.pace.keep)
-        if self.horizon <= self.longest:
-            return self.horizon, False
-        if size > self.longest:
-            raise InvalidInput(
-                f"a schedule repeats after whole sessions: longest must be at least {size}, "
-                f"got {self.longest}"
-            )
-        return self.longest // size * size, True
-
     def _admissible(self, matrix: Floats) -> Floats:
         """Return the matrix as the model's kind of interaction has it."""
         if self.kind == "diagonal":
@@ -204,7 +176,7 @@ class Search(NamedTuple):
 
 
 @kernel
-def add_pairs(schedule: Ints, keep: Floats, rounds: int, arms: int) -> tuple[Floats, float]:
+def add_pairs(schedule: Ints, keep: float, rounds: int, arms: int) -> tuple[Floats, float]:
     """Return how much of pair (i, j) a repeated schedule meets per round, and of all pulls.
 
     From a fresh start, in units in which a pull counts keep after one round.
@@ -218,5 +190,5 @@ def add_pairs(schedule: Ints, keep: Floats, rounds: int, arms: int) -> tuple[Flo
             past += counts[j] / rounds
         counts[i] += 1.0
         for j in range(arms):
-            counts[j] *= keep[n % keep.size]
+            counts[j] *= keep
     return out, past

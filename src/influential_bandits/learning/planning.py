@@ -35,8 +35,6 @@ def plan(
     *,
     shares: Mapping[str, Sequence[float]] | None = None,
     days_between_rounds: float | None = None,
-    rounds_per_session: int | None = None,
-    days_between_sessions: float | None = None,
     longest: int = 240,
     execution: Execution | int | None = None,
 ) -> Plan:
@@ -59,9 +57,6 @@ def plan(
         schedules keep to them; what nothing can keep to is refused.
     days_between_rounds : float, optional
         For memory by the clock, see :meth:`InfluenceModel.instance`.
-    rounds_per_session, days_between_sessions : int and float, optional
-        For memory by the clock: rounds come in sessions of so many, ``days_between_rounds`` apart,
-        and so many days lie between the last round of a session and the first of the next.
     longest : int
         Rounds after which a schedule repeats, at most.
     execution : int, LocalExecution or DaskExecution, optional
@@ -90,7 +85,7 @@ def plan(
     horizon, longest = require_horizon(horizon), whole_number("longest", longest, 1)
     world = model.instance(None, days_between_rounds, without_drift=True)
     bounds = require_shares(shares, model.arm_names_)
-    pace = find_pace(model, world.memory, rounds_per_session, days_between_sessions)
+    pace = find_pace(model, world.memory)
     evidence = gather_evidence(model, log, execution, pace.lasting)
     logged = evidence.logged
     search = Search(model.interaction, pace, horizon, longest, model.arm_names_, bounds)
@@ -108,7 +103,6 @@ def plan(
         horizon=horizon,
         mix=best.comparison.mix,
         schedule=best.schedule,
-        rounds_per_session=rounds_per_session,
         logged_mix=logged.mix,
         shares=bounds,
         loss=baseline - verdict.gain,
