@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -134,11 +134,16 @@ def _unpacked(path: str | os.PathLike[str]) -> Iterator[Path]:
         return
     if not source.is_file():
         raise MissingFile(f"there is no folder and no file {str(source)!r}")
-    temporary = TemporaryFolder()
-    try:
-        folder = Path(temporary.folder.address)
+    with _temporary_folder() as folder:
         _unpack(source, folder)
         yield folder
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    temporary = TemporaryFolder()
+    try:
+        yield Path(temporary.folder.address)
     finally:
         temporary.remove()
 
@@ -279,37 +284,52 @@ def _read_ratings(
     path: Path, movies: dict[str, list[str]], choose: str, seed: int, progress: bool | None
 ) -> EventLog:
     """Return the log of all ratings, users sorted by id."""
-    dat = path.suffix.lower() == ".dat"
     user, movie, rating, time = COLUMNS
-    log = read_log(
-        path,
-        instance=user,
-        arm=movie,
-        time=time,
-        rating=rating,
-        best=5.0,
-        time_unit="s",
-        items=movies,
-        item=None,
-        choose=choose,
-        seed=seed,
-        columns=COLUMNS if dat else None,
-        separator="::" if dat else None,
-        progress=progress,
-    )
+    options: dict[str, Any] = {
+        "instance": user,
+        "arm": movie,
+        "time": time,
+        "rating": rating,
+        "best": 5.0,
+        "time_unit": "s",
+        "items": movies,
+        "item": None,
+        "choose": choose,
+        "seed": seed,
+        "progress": progress,
+    }
+    if path.suffix.lower() == ".dat":
+        with _temporary_folder() as folder:
+            copy = _copy_with_tabs(path, folder)
+            log = read_log(copy, columns=COLUMNS, separator="\t", **options)
+    else:
+        log = read_log(path, **options)
+    _check_ratings(path, log)
+    order = np.argsort([int(user) for user in log.instances])
+    return log if bool((order[1:] > order[:-1]).all()) else log.take(order)
+
+
+def _copy_with_tabs(path: Path, folder: Path) -> Path:
+    """Write numbers that two colons separate anew, separated by a tab, line by line."""
+    copy = folder / path.name
+    with path.open("rb") as old, copy.open("wb") as new:
+        new.writelines(line.replace(b"::", b"\t") for line in old)
+    return copy
+
+
+def _check_ratings(path: Path, log: EventLog) -> None:
+    """Raise for what no release has: other users, ratings beyond all stars, films rated twice."""
     for user in log.instances:
         if not (user.isascii() and user.isdigit() and (user == "0" or user[0] != "0")):
             raise InvalidLog(f"{path.name} has a user {user!r:.40}, which is no whole number")
     outside = np.count_nonzero((log.loss < 0.0) | (log.loss > WORST_LOSS))
     if outside:
         raise InvalidLog(f"{outside:,} of {len(log):,} ratings in {path.name} lie outside 0.5 … 5")
-    event = _find_repeated(log.offsets, log.item, np.full(len(movies), -1))
+    event = _find_repeated(log.offsets, log.item, np.full(len(log.membership.items), -1))
     if event >= 0:
         user = log.instances[int(np.searchsorted(log.offsets, event, "right")) - 1]
         movie = log.membership.items[log.item[event]]
         raise InvalidLog(f"user {user} rates movie {movie} more than once in {path.name}")
-    order = np.argsort([int(user) for user in log.instances])
-    return log if bool((order[1:] > order[:-1]).all()) else log.take(order)
 
 
 @kernel
