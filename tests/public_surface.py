@@ -39,7 +39,7 @@ NOT_PROMISED = {
     "DriftModel.drift", "DriftModel.fading", "DriftModel.interaction",
     "DriftModel.ridge", "DriftModel.seed", "StationaryModel.drift",
     "StationaryModel.fading", "StationaryModel.interaction",
-    "StationaryModel.level_memory", "StationaryModel.ridge",
+    "StationaryModel.ridge",
     "StationaryModel.seed",
 }  # fmt: skip
 INSIDE = {  # of executions, models and interactions

@@ -278,7 +278,7 @@ def test_validation_gives_the_same_bits_on_a_cluster(whole, cluster):
     models = ib.ladder()
     one, other = ib.validate(whole, models), ib.validate(whole, models, execution=cluster)
     assert one.squares.tobytes() == other.squares.tobytes()
-    candidates = [ib.DriftModel(rho) for rho in (0.5, 0.9)]
+    candidates = [ib.DriftModel(shrinkage) for shrinkage in (0.5, 2.0)]
     chosen = [ib.choose(whole, candidates, execution=where)[0] for where in (None, cluster)]
     assert bits(chosen[0]) == bits(chosen[1])
 

@@ -18,7 +18,7 @@ TRUTH = [[0.4, 0.1], [0.1, 0.2]]
 MODELS = {
     "stationary": StationaryModel(),
     "stationary, pooled": StationaryModel(pooling="full"),
-    "drift": DriftModel(level_memory=0.7),
+    "drift": DriftModel(shrinkage=0.7),
     "drift, pooled": DriftModel(pooling="full"),
     "psd": InfluenceModel(fading=0.8),
     "psd, pooled": InfluenceModel(fading=0.8, pooling="full", drift=True),

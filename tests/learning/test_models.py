@@ -43,7 +43,7 @@ def fitted(log):
 MODELS = [
     StationaryModel(shrinkage=2.0),
     StationaryModel(pooling="full"),
-    DriftModel(level_memory=0.7),
+    DriftModel(),
     InfluenceModel("symmetric", fading=0.8, ridge=0.5),
     InfluenceModel(fading=0.8, pooling="full", drift=True),
     InfluenceModel("diagonal", fading=ib.Fading(half_life=72)),
@@ -135,13 +135,13 @@ def test_items_of_several_arms_mix_them():
 def test_the_recent_level_is_an_average_of_past_surprises():
     losses = np.array([0.0, 4.0, 1.0, 2.0, 8.0])
     hand = EventLog(["u"] * 5, ["a", "b", "a", "b", "a"], losses)
-    model = DriftModel(level_memory=0.5).fit(hand)
+    model = DriftModel().fit(hand)
     means, level, expected = {"a": 3.0, "b": 3.0}, 0.0, []
     for arm, loss in zip("ababa", losses, strict=True):
         expected.append(
             model.initial_losses_[0]["ab".index(arm)] + model.level_coefficients_[0] * level
         )
-        level = 0.5 * level + 0.5 * (loss - means[arm])
+        level = 0.9 * level + 0.1 * (loss - means[arm])
     np.testing.assert_allclose(model.predict(hand), expected, rtol=1e-13)
 
 
@@ -565,9 +565,6 @@ BAD = [
     ("pooling", "partial"),
     ("pooling", None),
     ("pooling", 1),
-    ("level_memory", 1.0),
-    ("level_memory", -0.1),
-    ("level_memory", "x"),
     ("seed", -1),
     ("seed", "x"),
 ]
@@ -589,7 +586,6 @@ def test_parameters_of_a_wrong_type_are_refused(name, value, log, refused):
     ("model", "mentions"),
     [
         (InfluenceModel(fading=ib.Fading(0.5, half_life=24)), ["events", "clock", "not by both"]),
-        (DriftModel(level_memory=1.0), ["level_memory"]),
         (DriftModel(pooling="some"), ["pooling"]),
         (StationaryModel(shrinkage=-1), ["shrinkage"]),
         (StationaryModel(pooling=2), ["pooling"]),

@@ -188,10 +188,9 @@ def test_the_ladder_finds_what_was_planted():
 
 @pytest.mark.parametrize("pooling", ["none", "full"])
 def test_the_ladder_has_four_rungs(pooling):
-    rungs = ladder(0.7, ridge=3.0, pooling=pooling, level_memory=0.6)
+    rungs = ladder(0.7, ridge=3.0, pooling=pooling)
     assert list(rungs) == ["stationary", "drift", "self-fatigue", "full"]
     assert rungs["stationary"].pooling == pooling
-    assert [rungs[name].level_memory for name in list(rungs)[1:]] == [0.6] * 3
     assert [rungs[name].interaction for name in ("self-fatigue", "full")] == [
         "diagonal",
         "symmetric",

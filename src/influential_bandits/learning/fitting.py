@@ -55,6 +55,7 @@ UNDETERMINED = (
     "(an entry could grow without end), and any other is not unique; shown is the limit of a tiny "
     "ridge. Set ridge > 0"
 )
+LEVEL_MEMORY = 0.9  # of the recent level, an exponential average of past surprises
 FEWEST_FOR_VARIANCES = 2_000  # instances of which variance components are estimated
 PAIRS_FOR_VARIANCES = 20_000_000  # of arms, in all of these instances
 # Matrices held by a solution: the statistics, the same with penalty and without, the inverse and
@@ -211,7 +212,7 @@ def design_of(model: LossModel, baseline: Floats) -> Design:
         fading.memory,
         fading.seconds,
         int(model.drift),
-        float(model.level_memory),
+        LEVEL_MEMORY,
         baseline,
     )
 

@@ -25,6 +25,7 @@ from influential_bandits.learning.controls import (
     adjust_losses,
     build_controls,
     require_controls,
+    weigh_arms,
 )
 from influential_bandits.learning.exposures import Regressors, add_known_columns
 from influential_bandits.learning.influence_test_result import InfluenceTest, ScoreTest
@@ -63,8 +64,6 @@ from influential_bandits.learning.statistics.log_scan import rank_labels
 from influential_bandits.learning.statistics.reduction import single_threaded_algebra
 from influential_bandits.logs.log import EventLog, change_log, require_log
 from influential_bandits.logs.merging import find_share
-from influential_bandits.numerics.arrays import Floats
-from influential_bandits.numerics.compiling import kernel
 from influential_bandits.world.fading import NO_CLOCK, Fades, Fading, require_one_fading
 
 MOST_ARMS = 100  # the Gram matrix of all pairs has about K⁴/4 entries
@@ -193,7 +192,7 @@ def _test(
     log, scale = _standardise(adjust_losses(log, names))
     columns = build_controls(log, names, absorb=True)
     events = event_columns(log)
-    model = _make_model(log, events)
+    model = _make_model(log)
     labels = rank_labels(log.instances)
     units, keys, unit_kind = make_units(log, events, labels)
     chosen = draw_fitting_instances(log, labels, units.order, np.uint64(seed))
@@ -334,11 +333,10 @@ def _standardise(log: EventLog) -> tuple[EventLog, float]:
     return change_log(log, loss=loss, about={}), scale
 
 
-def _make_model(log: EventLog, events: Events) -> Model:
+def _make_model(log: EventLog) -> Model:
     """Return the model without variances."""
-    arms = log.n_arms
-    gram, total = np.zeros((arms, arms)), np.zeros(arms)
-    add_moments(events, gram, total)
+    weights = weigh_arms(log)
+    gram, total = (weights.T @ weights).toarray(), weights.T @ log.loss
     popularity = gram.sum(axis=1) / len(log)
     baseline = solve_semidefinite(gram, total)
     if 1.0 - float(baseline @ total) / len(log) <= NEGLIGIBLE:
@@ -375,16 +373,3 @@ def _make_score_tests(families: list[Family]) -> dict[Family, ScoreTest]:
         family: ScoreTest(family.tested, family.statistic, family.p_value, holm)
         for family, holm in zip(families, adjusted, strict=True)
     }
-
-
-@kernel
-def add_moments(events: Events, gram: Floats, loss: Floats) -> None:
-    """Add Σ wwᵀ and Σ w·y of all events."""
-    for n in range(events.item.size):
-        item = events.item[n]
-        low, high = events.members[item], events.members[item + 1]
-        for p in range(low, high):
-            i, weight = events.arm[p], events.weight[p]
-            loss[i] += weight * events.loss[n]
-            for q in range(low, high):
-                gram[i, events.arm[q]] += weight * events.weight[q]

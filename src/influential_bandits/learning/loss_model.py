@@ -14,7 +14,6 @@ from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
 from influential_bandits.learning.fitting import design_of, fit_scan, require_memory_for
 from influential_bandits.learning.model_files import read_model, write_model
-from influential_bandits.learning.model_words import describe_levels
 from influential_bandits.learning.solvers.penalised import InstanceSummary
 from influential_bandits.learning.statistics.design import Design, predict_losses
 from influential_bandits.learning.statistics.log_scan import scan_log
@@ -47,7 +46,6 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
     interaction: str = "none"
     fading: Fades = 1.0
     drift: bool = False
-    level_memory: float = 0.9
     ridge: float = 0.0
     shrinkage: float = 1.0
     pooling: str = "none"
@@ -261,7 +259,19 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
 
     def _say_in_a_line(self) -> str:
         """Return what was found, in a line."""
-        return describe_levels(self)
+        return self._describe_levels()
+
+    def _describe_levels(self) -> str:
+        """Say how many instances the model knows, and between which arms its outcome lies."""
+        outcome, losses = self.outcome_, self.initial_loss_
+        arms = sorted(range(len(losses)), key=lambda arm: outcome.of_loss(float(losses[arm])))
+        ends = " to ".join(
+            f"{outcome.of_loss(float(losses[arm])):.3g} ({self.arm_names_[arm]})"
+            for arm in dict.fromkeys((arms[0], arms[-1]))
+        )
+        summary = self.instance_summary_
+        many = len(self.instances_) if summary is None else summary.instances
+        return f"{many:,} instances, {len(losses)} arms of {ends} {outcome.unit}"
 
     def _repr_html_(self) -> str:
         """Show the settings and, once fitted, what was found arm by arm, in the log's unit."""
@@ -295,9 +305,3 @@ def check_at_least(name: str, value: Any, least: float) -> None:
         raise InvalidInput(
             f"{name} must be a number of at least {least:g}, got {abbreviate(value)}"
         )
-
-
-def check_share(name: str, value: Any) -> None:
-    """Raise unless a parameter lies in [0, 1)."""
-    if not is_real(value) or not 0.0 <= value < 1.0:
-        raise InvalidInput(f"{name} must lie in [0, 1), got {abbreviate(value)}")

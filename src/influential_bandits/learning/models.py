@@ -14,13 +14,7 @@ from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning.loss_model import (
     LossModel,
     check_at_least,
-    check_share,
     require_fitted,
-)
-from influential_bandits.learning.model_words import (
-    describe_influence,
-    describe_levels,
-    list_influences,
 )
 from influential_bandits.learning.statistics.design import (
     KINDS,
@@ -32,6 +26,7 @@ from influential_bandits.packages import optional_module
 from influential_bandits.policies.fleet.fleet import Fleet
 from influential_bandits.policies.foresight.policy import Foresight
 from influential_bandits.policies.foresight.prior import LossPrior, in_order, place, unknowns
+from influential_bandits.summaries.interval_text import tell_apart
 from influential_bandits.world.fading import Fades, require_fading, require_one_fading
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import GaussianNoise
@@ -41,6 +36,7 @@ if TYPE_CHECKING:
 
 
 SHOWN_COLUMNS = 8  # arms whose influence is shown in a notebook
+SHOWN_INFLUENCES = 8  # in words
 
 
 class StationaryModel(LossModel):
@@ -73,8 +69,6 @@ class DriftModel(LossModel):
 
     Parameters
     ----------
-    level_memory : float in [0, 1)
-        Of the exponential average of past surprises.
     shrinkage, pooling
         As in :class:`StationaryModel`.
 
@@ -89,10 +83,7 @@ class DriftModel(LossModel):
 
     drift = True
 
-    def __init__(
-        self, level_memory: float = 0.9, shrinkage: float = 1.0, pooling: str = "none"
-    ) -> None:
-        self.level_memory = level_memory
+    def __init__(self, shrinkage: float = 1.0, pooling: str = "none") -> None:
         self.shrinkage = shrinkage
         self.pooling = pooling
 
@@ -100,11 +91,6 @@ class DriftModel(LossModel):
     def level_coefficients_(self) -> Floats:
         """How much of the recent level carries over, (instances,)."""
         return self.coefficients_[:, self.design_.n_arms]
-
-    def check_settings(self) -> None:
-        """Raise unless all settings are what they may be."""
-        super().check_settings()
-        check_share("level_memory", self.level_memory)
 
 
 class InfluenceModel(LossModel):
@@ -126,8 +112,8 @@ class InfluenceModel(LossModel):
         to determine A; if it does not, ``status_`` says so.
     pooling : "none" or "full"
         "none": each instance has its own A. "full": one A for all, initial losses of each.
-    level_memory, shrinkage
-        As in :class:`DriftModel`.
+    shrinkage
+        As in :class:`StationaryModel`.
     seed : int
         Of the instances that variances are estimated from, where there are very many.
 
@@ -151,7 +137,6 @@ class InfluenceModel(LossModel):
         drift: bool = False,
         ridge: float = 1.0,
         pooling: str = "none",
-        level_memory: float = 0.9,
         shrinkage: float = 1.0,
         seed: int = 0,
     ) -> None:
@@ -160,7 +145,6 @@ class InfluenceModel(LossModel):
         self.drift = drift
         self.ridge = ridge
         self.pooling = pooling
-        self.level_memory = level_memory
         self.shrinkage = shrinkage
         self.seed = seed
 
@@ -174,7 +158,6 @@ class InfluenceModel(LossModel):
             )
         require_one_fading(self.fading)
         check_at_least("ridge", self.ridge, 0.0)
-        check_share("level_memory", self.level_memory)
         if not isinstance(self.drift, (bool, np.bool_)):
             raise InvalidInput(f"drift must be True or False, got {self.drift!r}")
         whole_number("seed", self.seed)
@@ -204,14 +187,47 @@ class InfluenceModel(LossModel):
 
     def __str__(self) -> str:
         """Say what was found, in the unit of the log."""
-        return describe_influence(self) if self.__sklearn_is_fitted__() else repr(self)
+        if not self.__sklearn_is_fitted__():
+            return repr(self)
+        drift = "on" if self.drift else "off"
+        kind = f"{self.interaction} interaction of {len(self.arm_names_)} arms"
+        fit = f"ridge {self.ridge:g}, drift {drift}, noise {self.noise().sigma:.3g}; {self.status_}"
+        unit = self.outcome_.unit
+        lines = [
+            f"{kind}, {require_fading(self.fading)}, {fit}",
+            f"{self._describe_levels()} before any influence.",
+            f"Strongest influences, in {unit}: what one more showing costs the next (− gives it)",
+        ]
+        for names, value, interval in self._list_influences(SHOWN_INFLUENCES):
+            lines.append(f"  {names:40} {value}  {interval}".rstrip())
+        return "\n".join(lines)
 
     def _say_in_a_line(self) -> str:
-        ((arms, value, interval),) = list_influences(self, 1)
+        ((arms, value, interval),) = self._list_influences(1)
         return (
-            f"{describe_levels(self)}; {arms}: one more showing costs the next {value} "
+            f"{self._describe_levels()}; {arms}: one more showing costs the next {value} "
             f"{interval} {self.outcome_.unit}; {require_fading(self.fading)}"
         )
+
+    def _list_influences(self, most: int) -> list[tuple[str, str, str]]:
+        """Return the strongest entries of the interaction: arms, value and interval."""
+        matrix, names = self.interaction_, self.arm_names_
+        low, high = self.interval()["interaction"]
+        rows, columns = np.tril_indices(len(matrix))
+        if self.interaction == "diagonal":  # nothing is known of pairs
+            rows, columns = np.diag_indices(len(matrix))
+        order = np.argsort(-np.abs(matrix[rows, columns]), kind="stable")[:most]
+        influences = []
+        for i, j in zip(rows[order].tolist(), columns[order].tolist(), strict=True):
+            arms = f"{names[i]} on itself" if i == j else f"{names[i]} and {names[j]}"
+            entry = (float(matrix[i, j]), float(low[i, j]), float(high[i, j]))
+            if not np.isfinite(entry).all():  # a fit for predictions alone
+                influences.append((arms, f"{entry[0]:+.2g}", ""))
+                continue
+            value, below, above = tell_apart(*entry, "+.2g")
+            note = explain_end(*entry)
+            influences.append((arms, value, f"({below} … {above}{note and '; ' + note})"))
+        return influences
 
     def _tabulate(self) -> tuple[list[str], list[list[str]]]:
         header, rows = super()._tabulate()
@@ -436,3 +452,16 @@ class InfluenceModel(LossModel):
         if instance is None:
             return GaussianNoise(float(np.sqrt(np.mean(self.noise_**2))))
         return GaussianNoise(float(self.noise_[self.row(instance)]))
+
+
+def explain_end(value: float, low: float, high: float) -> str:
+    """Say why an entry of a fitted interaction is an end of its own interval; nothing if it is not.
+
+    Intervals of a positive semi-definite fit are those of the symmetric one, as far as the
+    condition allows: the estimate may be the most that it allows.
+    """
+    if low == high:
+        return "no interval"
+    if value in (low, high):
+        return "held at an end by the condition that the matrix is positive semi-definite"
+    return ""

@@ -20,6 +20,7 @@ from influential_bandits.optima.schedules import search_schedule
 from influential_bandits.world.fading import require_fading
 from influential_bandits.world.instance import Instance
 
+LONGEST = 240  # rounds of a schedule, after which it repeats
 LONG_RUN = 100_000  # rounds after which the start no longer shows
 
 
@@ -78,7 +79,6 @@ class Search(NamedTuple):
     kind: str  # of interaction
     pace: Pace
     horizon: int
-    longest: int
     arm_names: tuple[str, ...] = ()
     shares: Shares | None = None  # that arms may have
 
@@ -94,7 +94,7 @@ class Search(NamedTuple):
             past = 0.5 * (self.horizon - 1.0)
             return Candidate(None, self._compare(None, mix, pairs, past))
         keep, rounds = self.pace.keep, min(self.horizon, LONG_RUN)
-        length, repeats = min(self.horizon, self.longest), self.horizon > self.longest
+        length, repeats = min(self.horizon, LONGEST), self.horizon > LONGEST
         strength = self.pace.scale * matrix
         paces = np.full(1, keep)
         schedule = search_schedule(strength, initial_loss, paces, length, repeats=repeats)

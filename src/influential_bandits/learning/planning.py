@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from influential_bandits.checks import require_horizon, whole_number
+from influential_bandits.checks import require_horizon
 from influential_bandits.errors import NotApplicable
 from influential_bandits.execution.base import Execution
 from influential_bandits.learning.models import InfluenceModel
@@ -35,7 +35,6 @@ def plan(
     *,
     shares: Mapping[str, Sequence[float]] | None = None,
     days_between_rounds: float | None = None,
-    longest: int = 240,
     execution: Execution | int | None = None,
 ) -> Plan:
     """Recommend what to play in the world that a model learned.
@@ -57,8 +56,6 @@ def plan(
         schedules keep to them; what nothing can keep to is refused.
     days_between_rounds : float, optional
         For memory by the clock, see :meth:`InfluenceModel.instance`.
-    longest : int
-        Rounds after which a schedule repeats, at most.
     execution : int, LocalExecution or DaskExecution, optional
         Where to fit the halves, or on how many threads; by default on all cores here.
 
@@ -82,13 +79,13 @@ def plan(
         raise NotApplicable(
             f"{type(model).__name__} has no influence to plan for; fit an InfluenceModel"
         )
-    horizon, longest = require_horizon(horizon), whole_number("longest", longest, 1)
+    horizon = require_horizon(horizon)
     world = model.instance(None, days_between_rounds, without_drift=True)
     bounds = require_shares(shares, model.arm_names_)
     pace = find_pace(model, world.memory)
     evidence = gather_evidence(model, log, execution, pace.lasting)
     logged = evidence.logged
-    search = Search(model.interaction, pace, horizon, longest, model.arm_names_, bounds)
+    search = Search(model.interaction, pace, horizon, model.arm_names_, bounds)
     halves = [search.best(*evidence.world_of(half)) for half in range(len(evidence.halves))]
     initial_loss, interaction = evidence.world()
     plans = [search.best(initial_loss, interaction), *halves]

@@ -282,7 +282,6 @@ def ladder(
     fading: Fades = 0.8,
     ridge: float = 10.0,
     pooling: str = "full",
-    level_memory: float = 0.9,
 ) -> dict[str, Any]:
     """Return the models to compare, each with one thing more than the one before.
 
@@ -294,11 +293,11 @@ def ladder(
     >>> list(ladder())
     ['stationary', 'drift', 'self-fatigue', 'full']
     """
-    same: dict[str, Any] = {"pooling": pooling, "level_memory": level_memory}
-    influence = same | {"drift": True, "ridge": ridge, "fading": fading}
+    influence: dict[str, Any] = {"drift": True, "ridge": ridge, "fading": fading}
+    influence["pooling"] = pooling
     return {
         "stationary": StationaryModel(pooling=pooling),
-        "drift": DriftModel(level_memory, pooling=pooling),
+        "drift": DriftModel(pooling=pooling),
         "self-fatigue": InfluenceModel("diagonal", **influence),
         "full": InfluenceModel("symmetric", **influence),
     }
