@@ -47,7 +47,7 @@ log = ib.read_log("clicks.csv")
 print(log)
 print(log.about["columns"])
 print(log.about["times"])
-print(log.head())
+print(log.to_frame().head())
 
 # %% [markdown]
 # ## Look first

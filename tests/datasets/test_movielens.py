@@ -117,7 +117,7 @@ def test_every_layout_reads_as_the_same_log(packed, layout):
 
 def test_the_log_says_where_it_comes_from(tmp_path):
     path = in_zip(tmp_path, under("ml-10M100K", dat_release()))
-    log = movielens(path, choose="random", seed=7, min_ratings=3)
+    log = movielens(path, choose="random", seed=7)
     terms = log.about.pop("terms")
     assert "Harper and Konstan" in terms
     assert log.about == {
@@ -126,7 +126,6 @@ def test_the_log_says_where_it_comes_from(tmp_path):
         "conversion": "loss = 5 − rating",
         "choose": "random",
         "seed": 7,
-        "min_ratings": 3,
         "users": 2,
         "ratings": 5,
     }
@@ -209,24 +208,6 @@ def test_users_in_any_order_and_huge_ids_change_nothing(tmp_path):
     assert large.membership.items == tuple(str(n + huge) for n in range(50))
     expected = sorted((user, time, n) for n, (user, _, _, time) in enumerate(rows))
     assert whole.loss.tolist() == [5 - rows[n][2] for *_, n in expected]
-
-
-def test_few_ratings_are_left_out(tmp_path):
-    log = movielens(in_folder(tmp_path, csv_release()), min_ratings=3)
-    assert (log.instances, log.loss.tolist()) == (("9",), [4.0, 1.5, 1.0])
-    assert (log.about["users"], log.about["ratings"]) == (2, 5)
-    assert log.arm_names == movielens(tmp_path).arm_names
-
-
-def test_a_threshold_that_nobody_meets(tmp_path, refused):
-    with refused(InvalidInput, "no user has 4 ratings", "user 9", "has 3"):
-        movielens(in_folder(tmp_path, csv_release()), min_ratings=4)
-
-
-@pytest.mark.parametrize("least", [0, 1.5, "many", None])
-def test_a_threshold_that_is_none(tmp_path, refused, least):
-    with refused(InvalidInput, "min_ratings"):
-        movielens(in_folder(tmp_path, csv_release()), min_ratings=least)
 
 
 def test_an_unknown_choice(tmp_path, refused):
@@ -450,8 +431,9 @@ class TestRealReleases:
         assert log.lengths.min() == 20
 
     def test_of_2015(self, data):
-        log = movielens(data / "ml-latest-small-2015-08", min_ratings=4096)
-        assert (log.about["users"], log.about["ratings"]) == (718, 100_234)
+        whole = movielens(data / "ml-latest-small-2015-08")
+        assert (whole.about["users"], whole.about["ratings"]) == (718, 100_234)
+        log = whole.at_least(4096)
         assert (log.instances, log.n_events) == (("438",), 4_236)
         assert len(log.membership.items) == 8_927
         assert len(np.unique(log.time)) == 2_799

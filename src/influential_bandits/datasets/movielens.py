@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from influential_bandits.checks import whole_number
 from influential_bandits.datasets.download import TERMS
 from influential_bandits.errors import InvalidInput, InvalidLog, MissingFile
 from influential_bandits.logs.columns import Codes
@@ -38,7 +37,6 @@ def movielens(
     *,
     choose: str = "fractional",
     seed: int = 0,
-    min_ratings: int = 1,
     progress: bool | None = None,
 ) -> EventLog:
     r"""Read a MovieLens release: users are instances, films are items, genres are arms.
@@ -57,15 +55,14 @@ def movielens(
         What becomes of a film of several genres, see :class:`Membership`.
     seed : int
         Of the random choice.
-    min_ratings : int
-        Users with fewer ratings are left out.
     progress : bool, optional
         Show a progress bar: True at once, False never, None if it takes long.
 
     Returns
     -------
     EventLog
-        Its ``about`` says the source, the release, the conversion and what was left out.
+        Its ``about`` says the source, the release and the conversion. ``log.at_least(20)`` leaves
+        users of fewer ratings out.
 
     Examples
     --------
@@ -86,7 +83,6 @@ def movielens(
     >>> log.history(1).loss
     array([2. , 0.5])
     """
-    least = whole_number("min_ratings", min_ratings, 1)
     with _unpacked(path) as folder:
         release = _find_release(Path(path), folder)
         movies = _read_movies(release.movies)
@@ -97,17 +93,9 @@ def movielens(
         "conversion": "loss = 5 − rating",
         "choose": choose,
         "seed": seed,
-        "min_ratings": least,
         "users": log.n_instances,
         "ratings": log.n_events,
     } | ({} if release.name == "unknown" else {"terms": TERMS})
-    if log.lengths.max() < least:
-        longest = int(log.lengths.argmax())
-        raise InvalidInput(
-            f"no user has {least:,} ratings; the longest history, of user "
-            f"{log.instances[longest]}, has {log.lengths[longest]:,}: lower min_ratings"
-        )
-    log = log if log.lengths.min() >= least else log.at_least(least)
     log.about.clear()
     log.about.update(about)
     return log
