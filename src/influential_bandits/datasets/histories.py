@@ -30,6 +30,7 @@ BURST, GAP, ARM, NOISE, DRIFT = 0, 1, 2, 3, 4  # draws of an event; events are r
 BEGINNING = 0  # the round in which an instance's l1 is drawn
 
 SECONDS_IN_BURST = 30.0
+BEST, WORST = 0.0, 4.5  # losses of 5 stars and of half a star, where losses are rounded
 
 
 class Model(NamedTuple):
@@ -46,8 +47,6 @@ class Model(NamedTuple):
     drift: float
     drift_memory: float
     grid: float  # 0: losses are not rounded
-    lowest: float
-    highest: float
     bursts: float
     steering: float
     taste: float
@@ -138,7 +137,7 @@ def _write_history(
         value += drift + model.noise * normal(rng, NOISE)
         if model.grid > 0.0:
             value = np.floor(value / model.grid + 0.5) * model.grid
-            value = min(max(value, model.lowest), model.highest)
+            value = min(max(value, BEST), WORST)
         arm[n], loss[n], time[n] = chosen, value, now
         state.seen[chosen] += value
         state.counts[chosen] += 1.0

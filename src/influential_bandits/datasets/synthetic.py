@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from functools import partial
 from typing import Any
 
@@ -39,7 +38,7 @@ RANGES = {
 }
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class PlantedTruth:
     """The numbers from which a synthetic log was drawn, in ``log.about["truth"]``.
 
@@ -50,14 +49,14 @@ class PlantedTruth:
     --------
     >>> truth = synthetic_log(10, 20, n_arms=2, initial_loss=[1, 2], spread=0.5).about["truth"]
     >>> truth
-    PlantedTruth(2 arms, spread=0.5)
+    PlantedTruth(memory=1.0, half_life_days=None, noise=1.0, spread=0.5, ...)
     >>> truth.initial_loss, truth.initial_losses.shape, truth.memory
     (array([1., 2.]), (10, 2), 1.0)
     """
 
-    interaction: Floats  # (arms, arms)
-    initial_loss: Floats  # (arms,)
-    popularity: Floats  # (arms,), sums to 1
+    interaction: Floats = dataclasses.field(repr=False)  # (arms, arms)
+    initial_loss: Floats = dataclasses.field(repr=False)  # (arms,)
+    popularity: Floats = dataclasses.field(repr=False)  # (arms,), sums to 1
     memory: float = 1.0
     half_life_days: float | None = None
     noise: float = 1.0
@@ -65,26 +64,17 @@ class PlantedTruth:
     drift: float = 0.0
     drift_memory: float = 0.95
     grid: float | None = None
-    grid_range: tuple[float, float] = (0.0, 4.5)
     bursts: float = 0.0
     steering: float = 0.0
     taste: float = 0.0
     gap: float = SECONDS_PER_DAY
     seed: int = 0
-    initial_losses: Floats | None = None  # (instances, arms)
+    initial_losses: Floats | None = dataclasses.field(default=None, repr=False)  # (instances, arms)
 
     @property
     def n_arms(self) -> int:
         """Number of arms K."""
         return len(self.initial_loss)
-
-    def __repr__(self) -> str:
-        others = [
-            f", {field.name}={getattr(self, field.name)}"
-            for field in dataclasses.fields(self)[3:-1]
-            if getattr(self, field.name) != field.default
-        ]
-        return f"PlantedTruth({self.n_arms} arms{''.join(others)})"
 
 
 def synthetic_log(
@@ -101,7 +91,6 @@ def synthetic_log(
     drift: float = 0.0,
     drift_memory: float = 0.95,
     grid: float | None = None,
-    grid_range: tuple[float, float] = (0.0, 4.5),
     bursts: float = 0.0,
     steering: float = 0.0,
     taste: float = 0.0,
@@ -139,9 +128,9 @@ def synthetic_log(
     drift, drift_memory : float
         gₙ is a stationary AR(1) process along the events: its standard deviation, and the
         correlation of neighbours, in [0, 1).
-    grid, grid_range : float and pair of float, optional
-        Losses are rounded to multiples of ``grid`` (halves up) and clipped to ``grid_range``: 0.5
-        and (0, 4.5) for ratings of ½ to 5 stars.
+    grid : float, optional
+        Losses are rounded to multiples of it (halves up), and clipped to 0 … 4.5, where ratings of
+        ½ to 5 stars lie; 0.5 makes them such.
     bursts : float in [0, 1)
         Probability that an event repeats the arm before it, 30 seconds later.
     steering : float
@@ -187,7 +176,6 @@ def synthetic_log(
         drift=drift,
         drift_memory=drift_memory,
         grid=grid,
-        grid_range=grid_range,
         bursts=bursts,
         steering=steering,
         taste=taste,
@@ -295,8 +283,6 @@ def _as_model(truth: PlantedTruth) -> Model:
             "log_popularity": log_popularity,
             "half_life": SECONDS_PER_DAY * (truth.half_life_days or 0.0),
             "grid": truth.grid or 0.0,
-            "lowest": truth.grid_range[0],
-            "highest": truth.grid_range[1],
         }
     )
 
@@ -330,9 +316,6 @@ def check_truth(
 ) -> PlantedTruth:
     """Return all numbers but those drawn per instance, or say what is wrong with them."""
     count = whole_number("n_arms", n_arms, 1, 10_001)
-    unknown = settings.keys() - RANGES.keys() - {"grid_range", "seed"}
-    if unknown:
-        raise InvalidInput(f"there is no setting {min(unknown)!r} of synthetic logs")
     settings["seed"] = whole_number("seed", settings.get("seed", 0))
     for name, (low, high, ends) in RANGES.items():
         absent = settings.get(name) is None and name in ("half_life_days", "grid")
@@ -349,7 +332,7 @@ def check_truth(
             f"influence fades by events or by the clock: give memory = {truth.memory} or "
             f"half_life_days = {truth.half_life_days}, not both"
         )
-    return dataclasses.replace(truth, grid_range=_check_grid_range(truth))
+    return truth
 
 
 def _check_interaction(given: Interaction | npt.ArrayLike | None, arms: int) -> Floats:
@@ -387,23 +370,6 @@ def _check_popularity(given: npt.ArrayLike | None, arms: int) -> Floats:
     popularity = popularity / popularity.sum()
     popularity.flags.writeable = False
     return popularity
-
-
-def _check_grid_range(truth: PlantedTruth) -> tuple[float, float]:
-    """Return the lowest and highest loss, both on the grid if there is one."""
-    bounds = truth.grid_range
-    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
-        raise InvalidInput(f"grid_range must be a pair of numbers, got {abbreviate(bounds)}")
-    low, high = (_in_range("grid_range", bound, -LARGEST, LARGEST, "[]") for bound in bounds)
-    if low >= high:
-        raise InvalidInput(f"grid_range must increase, got {low:g} and {high:g}")
-    if truth.grid is None:
-        return low, high
-    first, last = (math.floor(bound / truth.grid + 0.5) for bound in (low, high))
-    for bound, steps in ((low, first), (high, last)):
-        if not math.isclose(bound / truth.grid, steps, abs_tol=1e-9):
-            raise InvalidInput(f"grid_range must lie on the grid of {truth.grid:g}, got {bound:g}")
-    return first * truth.grid, last * truth.grid
 
 
 def _in_range(name: str, value: Any, low: float, high: float, ends: str) -> float:

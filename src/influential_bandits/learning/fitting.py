@@ -88,8 +88,8 @@ def fit_scan(
     except np.linalg.LinAlgError:
         raise NotApplicable(TOO_LITTLE) from None
     except MemoryError:  # somebody else took it in the meantime
-        what, instead = describe_fit(model, len(arm_names), scan.sums.instances)
-        raise NotApplicable(f"{what} takes more memory than there is: {instead}") from None
+        fit, instead = describe_fit(model, len(arm_names), scan.sums.instances)
+        raise NotApplicable(f"{fit} takes more memory than there is: {instead}") from None
 
 
 def begin_fit(model: LossModel, scan: LogScan, arm_names: tuple[str, ...]) -> EventLog:

@@ -78,14 +78,14 @@ class Cap:
         """Say it as an instruction."""
         if self.showings is not None:
             others = self.showings - 1
-            what = "showing" if others == 1 else "showings"
-            return f"{self.arm}: at least {others} other {what} before the next one"
+            unit = "showing" if others == 1 else "showings"
+            return f"{self.arm}: at least {others} other {unit} before the next one"
         days = self.days or 0.0
         span = (
             "1 day" if days == 1.0 else f"{days:g} days" if days > 1.0 else f"{24 * days:g} hours"
         )
-        what = "showing" if self.times == 1 else "showings"
-        return f"{self.arm}: at most {self.times} {what} within {span}"
+        unit = "showing" if self.times == 1 else "showings"
+        return f"{self.arm}: at most {self.times} {unit} within {span}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -144,9 +144,9 @@ def _solve_scaled(matrix: Floats, right: Floats) -> Floats:
     except np.linalg.LinAlgError:
         pass
     values, vectors = np.linalg.eigh(matrix)
-    kept = values > SINGULAR * float(values.max())
-    basis = vectors[:, kept]
-    solution: Floats = basis @ ((basis.T @ right).T / values[kept]).T
+    seen = values > SINGULAR * float(values.max())
+    basis = vectors[:, seen]
+    solution: Floats = basis @ ((basis.T @ right).T / values[seen]).T
     return solution
 
 
