@@ -13,7 +13,7 @@ from influential_bandits.learning.model_misfit import (
 )
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.plan_evidence import ModelJudge
-from influential_bandits.learning.plan_search import Comparison
+from influential_bandits.learning.plan_search import Candidate
 from influential_bandits.learning.statistics.random_effects import estimate_random_effects
 
 TIRING = np.array([[0.5, 0.1], [0.1, 0.2]])
@@ -137,7 +137,8 @@ def test_a_richer_model_adds_what_its_regressors_say():
     mix, own = np.array([0.3, 0.7]), np.array([2.0, 1.0, 5.0])
     pairs, past = np.array([[0.2, 0.3], [0.4, 1.1]]), float(logged.shuffled.sum())
     roots = np.array([[0.1, 0.3], [0.2, 0.6]])
-    what = Comparison(mix, pairs, past, True, own, misfit.totals[:3], roots)
+    met = own, misfit.totals[:3], roots
+    what = Candidate(np.array([0, 1, 1]), mix, pairs, past, *met)
     own = np.append(own, (roots * judge.interaction).sum())
     plain, richer = judge.judge(what), judge.judge_richer(what)
     plan = np.array([0.3, 0.7, 0.2, 0.7, 1.1])

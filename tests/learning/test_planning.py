@@ -127,7 +127,7 @@ def test_the_promised_losses_are_those_of_the_horizon(memory):
     search = plan_search.Search("psd", pace, 50)
     matrix = world.interaction.to_dense()
     found = search.best(world.initial_loss, matrix)
-    promised = world.initial_loss @ found.comparison.mix + (matrix * found.comparison.pairs).sum()
+    promised = world.initial_loss @ found.mix + (matrix * found.pairs).sum()
     assert promised == pytest.approx(played(world, found.schedule, 50).mean(), rel=1e-9)
 
 

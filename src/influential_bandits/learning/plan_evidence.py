@@ -33,7 +33,7 @@ from influential_bandits.learning.logging_policy import (
 )
 from influential_bandits.learning.model_misfit import POWERS, Misfit, measure_misfit
 from influential_bandits.learning.models import InfluenceModel
-from influential_bandits.learning.plan_search import Candidate, Comparison
+from influential_bandits.learning.plan_search import Candidate
 from influential_bandits.learning.statistics.design import (
     SYMMETRIC,
     as_matrix,
@@ -76,28 +76,26 @@ class ModelJudge(NamedTuple):
     misfit: Misfit | None = None
     freedom: float = np.inf  # degrees of freedom of the covariance
 
-    def judge(self, comparison: Comparison) -> Verdict:
+    def judge(self, plan: Candidate) -> Verdict:
         """Return the gain, linear in the coefficients; the log's own mean is the baseline."""
         logged = self.logged
-        weights = self._weights(
-            logged.mix - comparison.mix, comparison.baseline_pairs(logged) - comparison.pairs
-        )
+        weights = self._weights(logged.mix - plan.mix, plan.baseline_pairs(logged) - plan.pairs)
         variance = max(float(weights @ self.covariance @ weights), 0.0) + logged.error**2
-        spacing = float((comparison.spacing_pairs(logged) * self.interaction).sum())
+        spacing = float((plan.spacing_pairs(logged) * self.interaction).sum())
         return Verdict(float(weights @ self.population) + logged.gap, variance, spacing)
 
-    def judge_richer(self, comparison: Comparison) -> Verdict:
+    def judge_richer(self, plan: Candidate) -> Verdict:
         """Return the gain by a model that may have another memory, and be no straight line."""
-        verdict, misfit, logged = self.judge(comparison), self.misfit, self.logged
+        verdict, misfit, logged = self.judge(plan), self.misfit, self.logged
         if misfit is None:
             return verdict
-        own = np.append(comparison.own, (comparison.roots * self.interaction).sum())
-        totals = np.append(comparison.totals, comparison.totals[-1])
+        own = np.append(plan.own, (plan.roots * self.interaction).sum())
+        totals = np.append(plan.totals, plan.totals[-1])
         ratio = totals / np.where(misfit.totals > 0.0, misfit.totals, 1.0)
         # The log's own loss is known, whatever the model.
         baseline = misfit.logged * ratio**POWERS - misfit.logged
-        pairs = comparison.baseline_pairs(logged) - comparison.pairs - logged.pairs
-        weights = self._weights(-comparison.mix, pairs)
+        pairs = plan.baseline_pairs(logged) - plan.pairs - logged.pairs
+        weights = self._weights(-plan.mix, pairs)
         plain = np.concatenate(
             [weights[: self.arms], weights[-len(misfit.explained) + self.arms :]]
         )
@@ -133,14 +131,14 @@ class ForwardJudge(NamedTuple):
     estimate: ForwardEstimate
     logged: LoggedRounds
 
-    def judge(self, comparison: Comparison) -> Verdict:
+    def judge(self, plan: Candidate) -> Verdict:
         """Return the gain; guesses about instances that never met an arm widen it by themselves."""
         loss, initial, matrices, unmet = self.estimate
-        more = comparison.baseline_pairs(self.logged) - self.logged.pairs
+        more = plan.baseline_pairs(self.logged) - self.logged.pairs
         baseline = loss + (matrices * more).sum(axis=(1, 2))
-        gains = baseline - initial @ comparison.mix - (matrices * comparison.pairs).sum(axis=(1, 2))
-        variance = _jackknife(gains[1:]) + float(unmet @ comparison.mix) ** 2
-        spacing = float((comparison.spacing_pairs(self.logged) * matrices[0]).sum())
+        gains = baseline - initial @ plan.mix - (matrices * plan.pairs).sum(axis=(1, 2))
+        variance = _jackknife(gains[1:]) + float(unmet @ plan.mix) ** 2
+        spacing = float((plan.spacing_pairs(self.logged) * matrices[0]).sum())
         return Verdict(float(gains[0]), variance, spacing)
 
 
@@ -319,7 +317,7 @@ class Evidence(NamedTuple):
         choices follow taste or may follow it, forward deviations.
         """
         if not self.halves:
-            own = self.own.judge(best.comparison)
+            own = self.own.judge(best)
             alone = Opinion(own, own, np.inf, 1.0 - COVERAGE)
             return own, *span_opinions([alone]), span_opinions([alone._replace(level=BROKEN)])[0]
         models = [half.by_model for half in self.halves]
@@ -389,8 +387,8 @@ def _ask(
 
     def judge(half: Judge, plan: Candidate) -> Verdict:
         if richer and isinstance(half, ModelJudge):
-            return half.judge_richer(plan.comparison)
-        return half.judge(plan.comparison)
+            return half.judge_richer(plan)
+        return half.judge(plan)
 
     across = [judge(half, plan) for half, plan in zip(judges, reversed(of_halves), strict=True)]
     flattered = [judge(half, best) for half in judges]

@@ -43,13 +43,13 @@ def find_pace(model: InfluenceModel, memory: float) -> Pace:
     return Pace(memory, 1.0 if by_clock else 1.0 / memory, by_clock)
 
 
-class Comparison(NamedTuple):
+class Candidate(NamedTuple):
     """A plan, as weights of initial losses and influence, to compare with the log as it was."""
 
+    schedule: Ints | None  # None: the order does not matter
     mix: Floats  # (arms,)
     pairs: Floats  # (arms, arms): how much of A_ij a round of the plan meets
     past: float  # how many faded pulls a round meets, on average
-    order_matters: bool
     own: Floats  # (3,): what a round of the plan meets of the regressors of a richer model
     totals: Floats  # (3,): the same of all arms together
     roots: Floats  # (arms, arms): what it meets of the roots of exposures, for the fourth
@@ -60,17 +60,10 @@ class Comparison(NamedTuple):
 
     def spacing_pairs(self, logged: LoggedRounds) -> Floats:
         """Return what better spacing takes away: of both, against a random order."""
-        if not self.order_matters:
+        if self.schedule is None:
             return np.zeros_like(self.pairs)
         saved = self.past * np.outer(self.mix, self.mix) - self.pairs
         return saved + logged.pairs - logged.shuffled
-
-
-class Candidate(NamedTuple):
-    """A plan, and what there is to judge of it."""
-
-    schedule: Ints | None
-    comparison: Comparison
 
 
 class Search(NamedTuple):
@@ -92,7 +85,7 @@ class Search(NamedTuple):
             # lies before a round.
             pairs = 0.5 * self.horizon * np.outer(mix, mix) - 0.5 * np.diag(mix)
             past = 0.5 * (self.horizon - 1.0)
-            return Candidate(None, self._compare(None, mix, pairs, past))
+            return self._describe(None, mix, pairs, past)
         keep, rounds = self.pace.keep, min(self.horizon, LONG_RUN)
         length, repeats = min(self.horizon, LONGEST), self.horizon > LONGEST
         strength = self.pace.scale * matrix
@@ -105,7 +98,7 @@ class Search(NamedTuple):
             )
         pairs, past = add_pairs(schedule, keep, rounds, len(initial_loss))
         mix, scale = np.bincount(schedule, minlength=len(initial_loss)) / length, self.pace.scale
-        return Candidate(schedule, self._compare(schedule, mix, scale * pairs, scale * past))
+        return self._describe(schedule, mix, scale * pairs, scale * past)
 
     def _best_counts(self, world: Instance) -> Floats:
         """Return the best counts where the order does not matter."""
@@ -133,7 +126,7 @@ class Search(NamedTuple):
         shares = self.shares
         if shares is not None:  # repeats that are cut off in the end may miss them by a little
             shares = Shares(np.minimum(shares.least, played), np.maximum(shares.most, played))
-        met = (best.comparison.pairs * matrix).sum()
+        met = (best.pairs * matrix).sum()
         loss = float(initial_loss @ played + met)
         try:
             return max(loss - fading_lower_bound(world, rounds, shares=shares), 0.0)
@@ -149,21 +142,18 @@ class Search(NamedTuple):
         little different does not.
         """
         matrix = self._admissible(interaction)
-        losses = [
-            float(initial_loss @ plan.comparison.mix + (plan.comparison.pairs * matrix).sum())
-            for plan in plans
-        ]
+        losses = [float(initial_loss @ plan.mix + (plan.pairs * matrix).sum()) for plan in plans]
         best = int(np.argmin(losses))
         return plans[best if losses[best] < losses[0] - 1e-9 * abs(losses[0]) else 0]
 
-    def _compare(
+    def _describe(
         self, schedule: Ints | None, mix: Floats, pairs: Floats, past: float
-    ) -> Comparison:
-        """Return a plan beside what it is compared with."""
+    ) -> Candidate:
+        """Return a plan with what its rounds meet of the regressors of a richer model."""
         rounds = min(self.horizon, LONG_RUN)
-        rounds_as_played = (schedule, mix, self.pace.keep, self.pace.by_clock, rounds)
-        met = (*own_exposures(*rounds_as_played), count_roots(*rounds_as_played))
-        return Comparison(mix, pairs, past, schedule is not None, *met)
+        as_played = (schedule, mix, self.pace.keep, self.pace.by_clock, rounds)
+        own, totals = own_exposures(*as_played)
+        return Candidate(schedule, mix, pairs, past, own, totals, count_roots(*as_played))
 
     def _admissible(self, matrix: Floats) -> Floats:
         """Return the matrix as the model's kind of interaction has it."""

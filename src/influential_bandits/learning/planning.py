@@ -91,14 +91,14 @@ def plan(
     plans = [search.best(initial_loss, interaction), *halves]
     best = search.choose(plans, initial_loss, interaction)
     verdict, low, high, promise = evidence.judge(best, halves)
-    more = best.comparison.baseline_pairs(logged) - logged.pairs  # of rounds like the log's
+    more = best.baseline_pairs(logged) - logged.pairs  # of rounds like the log's
     baseline = logged.loss + float((more * interaction).sum())
     doubts = list_doubts(evidence, promise)
     return Plan(
         arm_names=model.arm_names_,
         outcome=read_outcome(log.about),
         horizon=horizon,
-        mix=best.comparison.mix,
+        mix=best.mix,
         schedule=best.schedule,
         logged_mix=logged.mix,
         shares=bounds,
