@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import influential_bandits as ib
+from docs.measurements.click_events import ClickWorld, draw_click_events
 from influential_bandits import DriftModel, EventLog, InfluenceModel, StationaryModel
 from influential_bandits.data import synthetic_log
 from influential_bandits.errors import InvalidInput, InvalidLog, NotApplicable
@@ -611,8 +612,8 @@ def test_bad_input_is_refused(log, refused):
 
 
 def test_a_fitted_model_says_what_it_found_in_the_unit_of_its_log():
-    world = ib.data.ClickWorld(fatigue=0.6, tiring=1)
-    events = ib.data.draw_click_events(300, 40, 3, world, seed=0)
+    world = ClickWorld(fatigue=0.6, tiring=1)
+    events = draw_click_events(300, 40, 3, world, seed=0)
     log = ib.read_log(events, instance="user", arm="arm", time="time", reward="click")
     model = InfluenceModel("symmetric", fading=0.8, pooling="full")
     assert "fitted" not in repr(model)

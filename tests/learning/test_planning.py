@@ -10,6 +10,7 @@ import pytest
 import scipy.stats
 
 import influential_bandits as ib
+from docs.measurements.click_events import ClickWorld, draw_click_events
 from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
 from influential_bandits.learning import plan_evidence as module
 from influential_bandits.learning import plan_search
@@ -246,8 +247,8 @@ def test_shares_of_unknown_arms_and_that_cannot_be_kept_are_refused(fading, refu
 
 def test_a_plan_speaks_the_unit_of_the_log():
     """Of clicks: more is better, and the gain is told in percent of the log's clicks, too."""
-    world = ib.data.ClickWorld(fatigue=0.3)
-    events = ib.data.draw_click_events(300, 40, 3, world, seed=0)
+    world = ClickWorld(fatigue=0.3)
+    events = draw_click_events(300, 40, 3, world, seed=0)
     log = ib.read_log(events, instance="user", arm="arm", time="time", reward="click")
     model = InfluenceModel("symmetric", fading=0.8, pooling="full").fit(log)
     found = plan(model, log, 40)

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 import influential_bandits as ib
+from docs.measurements.click_events import ClickWorld, draw_click_events
 from influential_bandits.learning.logging_policy import describe_taste, find_taste, see_taste
 
 
 def look(seed, n_users=600, fading=None, **world):
-    settings = ib.data.ClickWorld(**world)
-    events = ib.data.draw_click_events(n_users, 60, 6, settings, seed=seed)
+    settings = ClickWorld(**world)
+    events = draw_click_events(n_users, 60, 6, settings, seed=seed)
     log = ib.read_log(events, instance="user", arm="arm", time="time", reward="click")
     fading = fading or 0.8
     model = ib.InfluenceModel("symmetric", drift=True, pooling="full", fading=fading).fit(log)
