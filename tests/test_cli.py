@@ -169,7 +169,6 @@ def test_help_lists_the_commands():
                 "--ridge",
                 "--drift",
                 "--pooling",
-                "--seed",
                 "--out",
                 "--jobs",
             ],

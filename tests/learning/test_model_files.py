@@ -168,7 +168,7 @@ def test_a_refused_model_leaves_the_file_alone(tmp_path):
     assert path.read_text(encoding="utf-8") == "precious"
 
 
-@pytest.mark.parametrize("settings", [{"seed": np.int64(3)}, {"ridge": np.float32(2.0)}])
+@pytest.mark.parametrize("settings", [{"shrinkage": np.int64(3)}, {"ridge": np.float32(2.0)}])
 def test_parameters_may_be_numbers_of_numpy(settings, tmp_path):
     InfluenceModel(**settings).fit(log_of()).save(tmp_path / "m.json")
     again = LossModel.load(tmp_path / "m.json")

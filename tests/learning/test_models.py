@@ -566,8 +566,6 @@ BAD = [
     ("pooling", "partial"),
     ("pooling", None),
     ("pooling", 1),
-    ("seed", -1),
-    ("seed", "x"),
 ]
 
 

@@ -124,7 +124,6 @@ def fit(
     pooling: Annotated[
         str, typer.Option(help="full: one matrix for all; none: one for each instance.")
     ] = "full",
-    seed: Seed = 0,
     by_partition: Annotated[
         bool,
         typer.Option(
@@ -162,7 +161,6 @@ def fit(
         settings |= {
             "drift": drift,
             "pooling": pooling,
-            "seed": seed,
         }
         model = InfluenceModel(interaction, **settings)
         model.check_settings()

@@ -30,7 +30,7 @@ from influential_bandits.learning.solvers.penalised import (
 from influential_bandits.learning.solvers.pooled import fit_pooled_instances, fit_pooled_population
 from influential_bandits.learning.solvers.separate import average_fits, fit_separately
 from influential_bandits.learning.statistics.design import DAY, KINDS, Design, interaction_size
-from influential_bandits.learning.statistics.log_scan import LogScan, sample_instances
+from influential_bandits.learning.statistics.log_scan import SEED, LogScan, sample_instances
 from influential_bandits.learning.statistics.random_effects import estimate_random_effects
 from influential_bandits.learning.statistics.reduction import (
     apply_to_part,
@@ -99,7 +99,7 @@ def begin_fit(model: LossModel, scan: LogScan, arm_names: tuple[str, ...]) -> Ev
     gaps = _days_between_events(scan.sample)
     model.design_, model.arm_names_ = design_of(model, scan.sums.means), arm_names
     model.days_between_events_ = float(np.median(gaps)) if len(gaps) else None
-    sample = _sample_for_variances(scan.sample, len(arm_names), model.seed)
+    sample = _sample_for_variances(scan.sample, len(arm_names))
     model.effects_ = estimate_random_effects(sample, model.design_.baseline)
     return sample
 
@@ -135,10 +135,10 @@ def _fit_each(model: LossModel, scan: LogScan, execution: Execution) -> None:
     store_fit(model, average_fits(fits, scan.sample, design, penalty), fits, labels)
 
 
-def _sample_for_variances(sample: EventLog, arms: int, seed: int) -> EventLog:
+def _sample_for_variances(sample: EventLog, arms: int) -> EventLog:
     """Return fewer instances where there are many arms, by whose number squared the time grows."""
     most = max(FEWEST_FOR_VARIANCES, PAIRS_FOR_VARIANCES // arms**2)
-    return sample if sample.n_instances <= most else sample_instances(sample, seed, most)
+    return sample if sample.n_instances <= most else sample_instances(sample, SEED, most)
 
 
 def fit_instances(

@@ -16,7 +16,7 @@ from influential_bandits.learning.fitting import design_of, fit_scan, require_me
 from influential_bandits.learning.model_files import read_model, write_model
 from influential_bandits.learning.solvers.penalised import InstanceSummary
 from influential_bandits.learning.statistics.design import Design, predict_losses
-from influential_bandits.learning.statistics.log_scan import scan_log
+from influential_bandits.learning.statistics.log_scan import SEED, scan_log
 from influential_bandits.learning.statistics.random_effects import RandomEffects
 from influential_bandits.learning.statistics.reduction import HasPartitions
 from influential_bandits.logs.log import EventLog, require_log
@@ -49,7 +49,6 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
     ridge: float = 0.0
     shrinkage: float = 1.0
     pooling: str = "none"
-    seed: int = 0
 
     # What a fit finds.
     arm_names_: tuple[str, ...]
@@ -122,7 +121,7 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
         self.outcome_ = read_outcome(log.about)
         if isinstance(log, EventLog) and (log.lengths == 0).any():
             log = log.take(np.flatnonzero(log.lengths))
-        scan = scan_log(log, self.seed, where)
+        scan = scan_log(log, SEED, where)
         fit_scan(self, scan, arm_names, where, errors=errors, keep_instances=keep_instances)
         return self
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from influential_bandits.checks import abbreviate, is_real, whole_number
+from influential_bandits.checks import abbreviate, is_real
 from influential_bandits.display import draw_matrix
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning.loss_model import (
@@ -114,8 +114,6 @@ class InfluenceModel(LossModel):
         "none": each instance has its own A. "full": one A for all, initial losses of each.
     shrinkage
         As in :class:`StationaryModel`.
-    seed : int
-        Of the instances that variances are estimated from, where there are very many.
 
     Examples
     --------
@@ -138,7 +136,6 @@ class InfluenceModel(LossModel):
         ridge: float = 1.0,
         pooling: str = "none",
         shrinkage: float = 1.0,
-        seed: int = 0,
     ) -> None:
         self.interaction = interaction
         self.fading = fading
@@ -146,7 +143,6 @@ class InfluenceModel(LossModel):
         self.ridge = ridge
         self.pooling = pooling
         self.shrinkage = shrinkage
-        self.seed = seed
 
     def check_settings(self) -> None:
         """Raise unless all settings are what they may be."""
@@ -160,7 +156,6 @@ class InfluenceModel(LossModel):
         check_at_least("ridge", self.ridge, 0.0)
         if not isinstance(self.drift, (bool, np.bool_)):
             raise InvalidInput(f"drift must be True or False, got {self.drift!r}")
-        whole_number("seed", self.seed)
 
     @property
     def interaction_(self) -> Floats:

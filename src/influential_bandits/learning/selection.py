@@ -18,7 +18,7 @@ from influential_bandits.execution.progress import Progress
 from influential_bandits.learning.fitting import require_memory_for
 from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
-from influential_bandits.learning.statistics.log_scan import draw_instances, scan_log
+from influential_bandits.learning.statistics.log_scan import SEED, draw_instances, scan_log
 from influential_bandits.learning.statistics.reduction import HasPartitions
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.arrays import Floats, Ints
@@ -347,7 +347,7 @@ def choose(
     >>> model.fading, model.ridge
     (Fading(memory=0.8), 10.0)
     """
-    some = _draw_sample(log, candidates, execution)
+    some = _draw_sample(log, execution)
     held_out = _HeldOut(some, last, execution)
     errors: dict[str, Floats] = {}
     models: dict[str, Any] = {}
@@ -375,13 +375,12 @@ def choose(
     return best, held_out.validation([errors[name] for name in models], models)
 
 
-def _draw_sample(log: Any, candidates: Any, execution: Execution | int | None) -> EventLog:
+def _draw_sample(log: Any, execution: Execution | int | None) -> EventLog:
     """Return the log that models are compared on: of a log in parts, some of its instances."""
     if isinstance(log, EventLog) or not isinstance(log, HasPartitions):
         return require_log(log)
-    seed = candidates.seed if isinstance(candidates, InfluenceModel) else 0
-    scan = scan_log(log, seed, resolve_execution(execution))
-    return draw_instances(scan.sample, SAMPLE_EVENTS, seed)
+    scan = scan_log(log, SEED, resolve_execution(execution))
+    return draw_instances(scan.sample, SAMPLE_EVENTS, SEED)
 
 
 def list_choosable(model: InfluenceModel, settings: Sequence[str]) -> list[str]:

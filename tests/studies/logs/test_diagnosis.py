@@ -637,7 +637,6 @@ def test_every_kind_and_pooling_can_be_fitted_and_planned(kind, pooling, command
         (["--half-life-days", "0"], ["half_life", "0"]),
         (["--ridge=-1"], ["ridge", "-1"]),
         (["--jobs", "0"], ["0"]),
-        (["--seed=-1"], ["seed", "-1"]),
         (["--best", "5"], ["best"]),
         (["--separator", ";;"], [";;"]),
         (["--loss", "loss", "--reward", "timestamp"], ["loss", "reward"]),
