@@ -29,7 +29,6 @@ NO_GENRE = "(no genres listed)"
 WORST_LOSS = 4.5  # of ½ star, where the best are 5
 COLUMNS = ("userId", "movieId", "rating", "timestamp")
 USED = {"ratings.csv", "ratings.dat", "movies.csv", "movies.dat", "readme.txt"}  # of a zip
-ENCRYPTED = 1  # the bit of a zip member that says so
 
 
 def movielens(
@@ -137,33 +136,20 @@ def _temporary_folder() -> Iterator[Path]:
 
 
 def _unpack(source: Path, folder: Path) -> None:
-    """Unpack the files that are read."""
+    """Unpack the files that are read, or say in one line why that is not possible."""
+    if source.suffix.lower() in {".csv", ".dat"}:
+        raise InvalidLog(f"{str(source)!r} is a single file; pass the folder that it lies in")
     try:
-        archive = zipfile.ZipFile(source)
-    except zipfile.BadZipFile:
-        problem = "is not a zip, or was cut off while it was copied; get it again"
-        if source.suffix.lower() in {".csv", ".dat"}:
-            problem = "is a single file; pass the folder that it lies in"
-        raise InvalidLog(f"{str(source)!r} {problem}") from None
-    with archive:
-        for name in archive.namelist():
-            if PurePosixPath(name).name.lower() in USED and "__MACOSX" not in name:
-                _extract(archive, name, folder)
-
-
-def _extract(archive: zipfile.ZipFile, name: str, folder: Path) -> None:
-    """Unpack a file, or say in one line why that is not possible."""
-    where = f"{name!r} in {archive.filename!r}"
-    if archive.getinfo(name).flag_bits & ENCRYPTED:
-        raise InvalidLog(f"{where} is encrypted; unpack it and pass it as a folder")
-    try:
-        archive.extract(name, folder)
-    except NotImplementedError as error:  # packed in a way that Python does not know
-        raise InvalidLog(f"{where} cannot be unpacked: {error}; pass it as a folder") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise InvalidLog(f"{where} is damaged or cut off: {error or 'it ends early'}") from None
-    except OSError as error:
-        raise InvalidLog(f"{where} cannot be unpacked: {error.strerror or error}") from None
+        with zipfile.ZipFile(source) as archive:
+            names = archive.namelist()
+            used = [name for name in names if PurePosixPath(name).name.lower() in USED]
+            archive.extractall(folder, used)
+    # Cut off, damaged, encrypted, packed in a way that Python does not know, or no room for it.
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError) as error:
+        raise InvalidLog(
+            f"{str(source)!r} cannot be unpacked: {str(error) or 'it ends early'}; get it again, "
+            "or unpack it and pass the folder"
+        ) from None
 
 
 def _find_release(path: Path, folder: Path) -> _Release:
