@@ -26,13 +26,7 @@ from benchmarks import whole_log
 from benchmarks.scheduler import Costs, makespan, saturation, smallest_piece
 from benchmarks.timing import Row, fastest
 from influential_bandits.files import write_atomically
-from influential_bandits.learning.solvers.partial import estimate_prior, posterior_work
-from influential_bandits.learning.statistics.log_scan import sample_instances
-from influential_bandits.learning.statistics.pooled_sums import (
-    arm_sums,
-    pooled_gram,
-)
-from influential_bandits.learning.statistics.random_effects import estimate_random_effects
+from influential_bandits.learning.statistics.pooled_sums import pooled_gram
 from influential_bandits.learning.statistics.reduction import single_threaded_algebra
 
 NOISE = ib.GaussianNoise(1.0)
@@ -42,7 +36,6 @@ SHARES = (0.0, 0.1, 0.5, 0.9, 1.0)
 BIG = {"instances": 10**5, "horizon": 10**7}
 LOG_ROWS = 32_000_000
 LOG_PART = 100_000  # rows of a piece
-PART_OF_USERS = 200
 
 
 class Task(NamedTuple):
@@ -463,19 +456,6 @@ def examples(costs, ns_per_round, per_megabyte):
     yield Row(f"{what}: work", LOG_ROWS * per_row, "core-seconds", note=note)
     yield predicted(f"{what}, rows sent along", pieces, seconds, sending, 10)
     yield predicted(f"{what}, rows read by workers", pieces, seconds, costs, 10)
-    users = whole_log.USERS
-    per_user = posterior_seconds()
-    what = f"posteriors of {users:,} users, K = 20"
-    note = f"{1e3 * per_user:.3g} ms a user, measured on one core"
-    yield Row(f"{what}: work", users * per_user / 60, "core-minutes", note=note)
-    pieces = users // PART_OF_USERS
-    rows_of_piece = LOG_ROWS / users * PART_OF_USERS
-    more = per_megabyte * rows_of_piece * row_bytes / MEGABYTE
-    sending = replace(costs, submit=costs.submit + more)
-    for cores in (10, 100):
-        yield predicted(
-            f"{what}, rows sent along", pieces, per_user * PART_OF_USERS, sending, cores
-        )
 
 
 def predicted(what, pieces, seconds, costs, cores=1_000):
@@ -493,15 +473,3 @@ def row_costs():
         times, _ = fastest({"pass": lambda: pooled_gram([log], plan, whole_log.EFFECTS, 1)}, 3)
     columns = (log.arm, log.item, log.loss, log.time)
     return times["pass"] / len(log), sum(each.itemsize for each in columns if each is not None)
-
-
-def posterior_seconds():
-    """Return seconds on one core that the posterior of one user takes in a partially pooled fit."""
-    log = ib.data.synthetic_log(128, **whole_log.SETTINGS)
-    baseline = arm_sums(log, whole_log.ARMS).means
-    plan, effects = whole_log.design(baseline, 0), estimate_random_effects(log, baseline)
-    with single_threaded_algebra():
-        prior = estimate_prior(sample_instances(log, 0), plan, effects)
-        work = posterior_work(plan, True, prior)
-        times, _ = fastest({"all": lambda: work(log)}, 2)
-    return times["all"] / log.n_instances

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import influential_bandits as ib
 from benchmarks.timing import within
+from docs.measurements.click_events import ClickWorld, draw_click_events
 
 EVENTS = 60  # of a user
 ROLES = {"instance": "user", "arm": "arm", "item": "item", "time": "time", "reward": "click"}
@@ -27,8 +28,8 @@ def rows(quick):
 
 def diagnose(arms, users):
     """Return the seconds that it takes."""
-    world = ib.data.ClickWorld(fatigue=0.2)
-    events = ib.data.draw_click_events(users, EVENTS, arms, world, seed=5)
+    world = ClickWorld(fatigue=0.2)
+    events = draw_click_events(users, EVENTS, arms, world, seed=5)
     log = ib.read_log({name: events[name] for name in ROLES.values()}, **ROLES)
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()

@@ -1,9 +1,8 @@
-"""Learning from logs: sufficient statistics, positive semi-definite fits, partial pooling."""
+"""Learning from logs: sufficient statistics, positive semi-definite fits."""
 
 import json
 import subprocess
 import sys
-import time
 from importlib.util import find_spec
 
 import numpy as np
@@ -13,8 +12,7 @@ import influential_bandits as ib
 from benchmarks.plain_statistics import plain_gram
 from benchmarks.timing import Bar, Row, fastest, within
 from benchmarks.whole_log import ARMS, EFFECTS, SETTINGS, USERS, design
-from influential_bandits.execution.local import LocalExecution, map_in_order
-from influential_bandits.learning.solvers.partial import estimate_prior, posterior_work
+from influential_bandits.execution.local import map_in_order
 from influential_bandits.learning.solvers.penalised import penalty_weights, solve_penalised
 from influential_bandits.learning.solvers.psd import solve_psd
 from influential_bandits.learning.statistics.design import (
@@ -23,13 +21,11 @@ from influential_bandits.learning.statistics.design import (
     event_columns,
     history_gram,
 )
-from influential_bandits.learning.statistics.log_scan import sample_instances
 from influential_bandits.learning.statistics.pooled_sums import (
     arm_sums,
     pooled_gram,
 )
-from influential_bandits.learning.statistics.random_effects import estimate_random_effects
-from influential_bandits.learning.statistics.reduction import single_threaded_algebra, split_evenly
+from influential_bandits.learning.statistics.reduction import single_threaded_algebra
 
 PAPER_SCALE = 1e-3  # largest entry: 20 of the paper's 73 users have a norm above this
 STRONG = 0.05  # the cone hardly binds, and a first-order method needs few steps
@@ -48,7 +44,6 @@ def rows(quick):
     size = (20, 2, 2) if quick else (100, 10, 7)
     yield from definite_fits(*size, PAPER_SCALE, "A as large as in the paper", (True, False))
     yield from definite_fits(*size, STRONG, "A fifty times as large", ())
-    yield from partial_pooling(200 if quick else 2_000)
 
 
 def statistics(users, repetitions):
@@ -97,13 +92,13 @@ def require_same_matrix(expected, found, name):
 
 def whole_log(users):
     """Row of the memory of one pass over everything, in a process of its own."""
-    found = measure_in_own_process("statistics", users)
+    found = measure_in_own_process(users)
     note = f"{found['rows']:,} rows in {found['seconds']:.3g} s, without drawing them"
     return within("the same, whole log: peak memory", found["peak"] / 1e9, "GB", 4.0, note=note)
 
 
-def measure_in_own_process(what, users):
-    command = [sys.executable, "-m", "benchmarks.whole_log", what, str(users)]
+def measure_in_own_process(users):
+    command = [sys.executable, "-m", "benchmarks.whole_log", str(users)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
@@ -239,26 +234,3 @@ def require_same_minimum(ours, matrix, programme, name):
     excess = (0.5 * a @ S @ a - h @ a - ours.objective) / abs(ours.objective)
     if abs(excess) > 2 * GAP:
         raise RuntimeError(f"{name} found another minimum: {excess:.1e} apart")
-
-
-def partial_pooling(users):
-    """Extrapolate the time of the whole log: one prior, and a posterior for each user."""
-    log = ib.data.synthetic_log(users, **SETTINGS)
-    baseline = arm_sums(log, ARMS).means
-    plan, effects = design(baseline, 0), estimate_random_effects(log, baseline)
-    with single_threaded_algebra():
-        few = ib.data.synthetic_log(8, **SETTINGS)
-        prior = estimate_prior(sample_instances(few, 0), plan, effects)
-        posterior_work(plan, True, prior)(few)  # may compile
-        start, before = time.perf_counter(), time.process_time()
-        prior = estimate_prior(sample_instances(log, 0), plan, effects)
-        middle, between = time.perf_counter(), time.process_time()
-        list(LocalExecution().map(posterior_work(plan, True, prior), split_evenly([log], 10**6)))
-        end, after = time.perf_counter(), time.process_time()
-    each = (end - middle) / users
-    minutes = (middle - start + each * USERS) / 60
-    busy = (between - before + (after - between) / users * USERS) / 60
-    note = f"{users:,} users: prior {middle - start:.3g} s, then {1e3 * each:.3g} ms a user"
-    note += f"; {busy:.3g} min of processor time in all"
-    what = f"partial pooling of {USERS:,} users, extrapolated"
-    yield within(what, minutes, "min", 15.0, must=False, note=note)

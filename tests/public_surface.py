@@ -37,10 +37,9 @@ NOT_PROMISED = {
     "logs.Partition.common", "logs.Partition.group",
     # What the general model has a setting for and these fix.
     "DriftModel.drift", "DriftModel.fading", "DriftModel.interaction",
-    "DriftModel.ridge", "DriftModel.seed", "StationaryModel.drift",
+    "DriftModel.ridge", "StationaryModel.drift",
     "StationaryModel.fading", "StationaryModel.interaction",
-    "StationaryModel.level_memory", "StationaryModel.ridge",
-    "StationaryModel.seed",
+    "StationaryModel.ridge",
 }  # fmt: skip
 INSIDE = {  # of executions, models and interactions
     "check_settings", "columns", "cut", "fit_to_predict", "kind", "map", "offsets", "outcomes",

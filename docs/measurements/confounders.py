@@ -4,11 +4,17 @@ python docs/measurements/confounders.py [RUNS] [WORLD …] [--seed SEED] [--with
 """
 
 import argparse
+import sys
+from pathlib import Path
 
 import numpy as np
 from scipy.stats import beta
 
 import influential_bandits as ib
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from click_events import ClickWorld, draw_click_events
 
 NOTHING = {
     "nothing": {},
@@ -39,8 +45,8 @@ INFLUENCE = {
 
 def draw(settings: dict[str, float], seed: int) -> tuple[ib.EventLog, float]:
     """Return a log, and the true share of clicks that influence took."""
-    world = ib.data.ClickWorld(**settings)
-    events = ib.data.draw_click_events(600, 60, 6, world, seed=seed)
+    world = ClickWorld(**settings)
+    events = draw_click_events(600, 60, 6, world, seed=seed)
     lost = events["lost"].sum() / (events["lost"].sum() + events["click"].sum())
     columns = {name: events[name] for name in ("user", "time", "arm", "item", "click")}
     roles = {"instance": "user", "arm": "arm", "item": "item", "time": "time", "reward": "click"}

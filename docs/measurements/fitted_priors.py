@@ -41,20 +41,21 @@ def compare(name: str, size: tuple[int, int], seed: int) -> np.ndarray:
     if "half_life_days" in settings and fitted is None:
         fading = ib.Fading(half_life=24.0 * settings["half_life_days"])
     model = ib.InfluenceModel("psd", pooling="full", fading=fading).fit(log, execution=1)
-    days = 1.0 if "half_life_days" in settings else None
-    left = 2.0 ** (-1.0 / settings["half_life_days"]) if days else settings["memory"]
+    life = 24.0 * settings["half_life_days"] if "half_life_days" in settings else None
+    times = None if life is None else 86400.0 * np.arange(HORIZONS[-1])  # a round a day
     first = mean + spread * random.standard_normal((NEWCOMERS, ARMS))
-    met = left * matrix if days else matrix  # by the clock, a pull has faded in the next round
-    people = [ib.Instance(met, loss, memory=left) for loss in first]
+    fades = {"memory": settings.get("memory", 1.0), "half_life": life}
+    people = [ib.Instance(matrix, loss, **fades) for loss in first]
     policies = {
-        "warm": ib.Foresight(prior=model.prior(days_between_rounds=days)),
+        "warm": ib.Foresight(prior=model.prior()),
         "cold": ib.Foresight(),
         "uniform": ib.Uniform(),
     }
     noise, seeds = ib.GaussianNoise(1.0), [number]
-    played = ib.simulate(
-        people, policies, HORIZONS[-1], noise, seeds, record="losses", execution=1, progress=False
-    )
+    options = {"record": "losses", "execution": 1, "progress": False}
+    if times is not None:
+        options["scenario"] = ib.Scenario(times=times)
+    played = ib.simulate(people, policies, HORIZONS[-1], noise, seeds, **options)
     losses = [np.asarray(run.losses)[:, 0].mean(axis=0).cumsum() for run in played.values()]
     return np.array(losses)[:, np.array(HORIZONS) - 1] / HORIZONS
 

@@ -4,11 +4,17 @@ python docs/measurements/frequency_caps.py [RUNS] [--seed SEED] [--world WORLD] 
 """
 
 import argparse
+import sys
+from pathlib import Path
 
 import numpy as np
 from scipy.stats import beta
 
 import influential_bandits as ib
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from click_events import ClickWorld, draw_click_events
 
 WORLDS = {
     "clicks, small fatigue by events": {"fatigue": 0.1},
@@ -35,8 +41,8 @@ def read_clicks(events: dict[str, np.ndarray]) -> ib.EventLog:
 
 def compare(settings: dict[str, float], seed: int, interaction: str) -> list[float]:
     """Return promise, delivery, whether the interval holds it, any loss, arms, doubt and ends."""
-    world = ib.data.ClickWorld(**settings)
-    log = read_clicks(ib.data.draw_click_events(600, 60, 6, world, seed=seed))
+    world = ClickWorld(**settings)
+    log = read_clicks(draw_click_events(600, 60, 6, world, seed=seed))
     fading = ib.Fading(half_life=48.0) if "half_life_days" in settings else ib.Fading(0.8)
     model = ib.InfluenceModel(interaction, drift=True, pooling="full", fading=fading)
     adjusted = ib.adjust_losses(log)
@@ -47,7 +53,7 @@ def compare(settings: dict[str, float], seed: int, interaction: str) -> list[flo
         return [np.nan, np.nan, np.nan, np.nan, 0.0, float(advice.doubt != ""), np.nan, np.nan]
     # The same arms, ten times as many users, and chances instead of clicks.
     many = [
-        ib.data.draw_click_events(6000, 60, 6, world, seed=seed, caps=caps)["chance"].mean()
+        draw_click_events(6000, 60, 6, world, seed=seed, caps=caps)["chance"].mean()
         for caps in ((), advice.caps)
     ]
     delivered = many[1] - many[0]

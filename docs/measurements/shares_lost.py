@@ -4,10 +4,16 @@ python docs/measurements/shares_lost.py [RUNS] [--seed SEED] [--world WORLD] [--
 """
 
 import argparse
+import sys
+from pathlib import Path
 
 import numpy as np
 
 import influential_bandits as ib
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from click_events import ClickWorld, draw_click_events
 
 CLICKS = {
     "clicks, fatigue by events, small": {"fatigue": 0.1},
@@ -21,8 +27,8 @@ NUMBERS = {"numbers, small": 0.02, "numbers, large": 0.3}
 
 def draw_clicks(settings: dict[str, float], seed: int) -> tuple[ib.EventLog, float]:
     """Return a log, and the share of clicks that influence took."""
-    world = ib.data.ClickWorld(**settings)
-    events = ib.data.draw_click_events(600, 60, 6, world, seed=seed)
+    world = ClickWorld(**settings)
+    events = draw_click_events(600, 60, 6, world, seed=seed)
     truth = events["lost"].sum() / (events["lost"].sum() + events["chance"].sum())
     columns = {name: events[name] for name in ("user", "time", "arm", "item", "click")}
     roles = {"instance": "user", "arm": "arm", "item": "item", "time": "time", "reward": "click"}

@@ -4,6 +4,7 @@ python docs/measurements/showing_curves.py [LOGS]
 """
 
 import sys
+from pathlib import Path
 
 import numpy as np
 
@@ -11,6 +12,10 @@ import influential_bandits as ib
 from influential_bandits.learning.controls import list_controls
 from influential_bandits.learning.showing_curves import measure_showings
 from influential_bandits.world.fading import Fading
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from click_events import ClickWorld, draw_click_events
 
 WORLDS = {
     "nothing": {},
@@ -28,7 +33,7 @@ FIRST_SEED = 9_000_000
 
 def judge(settings: dict[str, float], seed: int) -> list[float]:
     """Return lost clicks per event: truly, adjusted, as logged; and whether all intervals hold."""
-    events = ib.data.draw_click_events(600, 60, 6, ib.data.ClickWorld(**settings), seed=seed)
+    events = draw_click_events(600, 60, 6, ClickWorld(**settings), seed=seed)
     columns = {name: events[name] for name in ("user", "time", "arm", "click")}
     log = ib.read_log(columns, instance="user", arm="arm", time="time", reward="click")
     controls = list_controls(log)

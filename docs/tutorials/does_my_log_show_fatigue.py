@@ -26,28 +26,54 @@ import numpy as np
 
 import influential_bandits as ib
 
-tiring = ib.data.ClickWorld(fatigue=0.25)  # each showing tires users of the same advert
-events = ib.data.draw_click_events(400, 50, 4, tiring, seed=1)
-columns = {"user": "user", "time": "time", "ad": "arm", "item": "item", "click": "click"}
+USERS, SHOWINGS, ADVERTS = 400, 50, 4
+
+
+def make_up(fatigue, hours, seed):
+    """Return clicks by user, in the order of time; all sizes are log odds of a click."""
+    random = np.random.default_rng(seed)
+    visits = np.sort(random.uniform(0.0, 60.0 * 86_400.0, (USERS, SHOWINGS // 5)))
+    time = np.repeat(visits, 5, axis=1) + np.tile(60.0 * np.arange(5), SHOWINGS // 5)
+    taste = 0.5 * random.standard_normal((USERS, ADVERTS))
+    phase = random.uniform(0.0, 24.0, ADVERTS)  # the hour that suits each advert
+    recent, everybody = np.zeros((USERS, ADVERTS)), np.arange(USERS)
+    ad, click, lost = (np.zeros((USERS, SHOWINGS)) for _ in range(3))
+    for n in range(SHOWINGS):
+        hour = time[:, [n]] / 3600.0 % 24.0
+        suits = hours * np.cos(2.0 * np.pi * (hour - phase) / 24.0)
+        shown = np.argmax(suits + random.gumbel(size=suits.shape), axis=1)
+        odds = (taste + suits)[everybody, shown] - 1.0
+        tired = odds - fatigue * recent[everybody, shown]  # of recent showings of this advert
+        chance, rested = (1.0 / (1.0 + np.exp(-x)) for x in (tired, odds))
+        ad[:, n], lost[:, n] = shown, rested - chance
+        click[:, n] = random.random(USERS) < chance
+        recent *= 0.8
+        recent[everybody, shown] += 1.0
+    columns = {"user": np.repeat(everybody, SHOWINGS), "time": np.floor(time.ravel())}
+    columns["ad"] = np.char.add("ad ", ad.ravel().astype(int).astype(str))
+    return columns | {"click": click.ravel().astype(int)}, lost.sum()
+
+
+events, lost = make_up(fatigue=0.25, hours=0.0, seed=1)
 with Path("clicks.csv").open("w", newline="") as file:
     writer = csv.writer(file)
-    writer.writerow(columns)
-    writer.writerows(zip(*(events[name] for name in columns.values()), strict=True))
+    writer.writerow(events)
+    writer.writerows(zip(*events.values(), strict=True))
 
 # %% [markdown]
 # ## Read the log
 #
 # A log needs a user, what was shown (the *arm*), and how good it was. A time and a finer *item*
-# help to rule other causes out. Columns of usual names are found; others are named, as in
-# `arm="banner"`. Bad rows are refused with their line numbers; nothing is dropped without a word
-# ([how to read a log](../how_to/read_a_log.md)).
+# (here there is none) help to rule other causes out. Columns of usual names are found; others are
+# named, as in `arm="banner"`. Bad rows are refused with their line numbers; nothing is dropped
+# without a word ([how to read a log](../how_to/read_a_log.md)).
 
 # %%
 log = ib.read_log("clicks.csv")
 print(log)
 print(log.about["columns"])
 print(log.about["times"])
-print(log.head())
+print(log.to_frame().head())
 
 # %% [markdown]
 # ## Look first
@@ -58,9 +84,9 @@ print(log.head())
 recent = np.zeros(len(log))
 for user in np.unique(events["user"]):
     mine = np.flatnonzero(events["user"] == user)
-    arms = events["arm"][mine]
+    ads = events["ad"][mine]
     for place, event in enumerate(mine):
-        recent[event] = np.sum(arms[max(0, place - 5) : place] == arms[place])
+        recent[event] = np.sum(ads[max(0, place - 5) : place] == ads[place])
 levels = np.arange(4)
 rates = [events["click"][recent == level].mean() for level in levels]
 
@@ -78,7 +104,8 @@ plt.show()
 # ## Test it
 #
 # `influence_test` predicts every click from what was known before it: the user, the advert, the
-# item, the hour, the position in the session. It asks whether recent showings say anything more.
+# hour, the position in the session, and the item where a log has one. It asks whether recent
+# showings say anything more.
 # Placebo checks put later showings in their place: these cannot have acted.
 
 # %%
@@ -95,7 +122,7 @@ print(test)
 model = ib.InfluenceModel("symmetric", fading=test.fading, pooling="full")
 model.fit(ib.adjust_losses(log))
 impact = ib.measure_impact(model, log)
-truth = events["lost"].sum() / (events["lost"].sum() + events["click"].sum())
+truth = lost / (lost + events["click"].sum())
 print(impact)
 print(f"\nThe truth of this made-up log: fatigue took {truth:.0%} of all clicks.")
 
@@ -106,9 +133,8 @@ print(f"\nThe truth of this made-up log: fatigue took {truth:.0%} of all clicks.
 # what they click. A test without controls is fooled by that; `influence_test` is not.
 
 # %%
-hours = ib.data.ClickWorld(hours=0.9)
-harmless = ib.data.draw_click_events(400, 50, 4, hours, seed=2)
-harmless_log = ib.read_log({ours: harmless[name] for ours, name in columns.items()})
+harmless, _ = make_up(fatigue=0.0, hours=0.9, seed=2)
+harmless_log = ib.read_log(harmless)
 fooled = ib.influence_test(harmless_log, controls=(), permutations=199, seed=0, placebo=False)
 careful = ib.influence_test(harmless_log, permutations=199, seed=0)
 print(f"without controls: p = {fooled.p_value:.3f}, with controls: p = {careful.p_value:.3f}")

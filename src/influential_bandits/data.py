@@ -1,6 +1,5 @@
 """Logs to try things on: MovieLens, and synthetic ones with a planted truth."""
 
-from influential_bandits.datasets.click_events import ClickWorld, draw_click_events
 from influential_bandits.datasets.download import fetch_movielens
 from influential_bandits.datasets.movielens import movielens
 from influential_bandits.datasets.synthetic import (
@@ -9,8 +8,6 @@ from influential_bandits.datasets.synthetic import (
 )
 
 __all__ = [
-    "ClickWorld",
-    "draw_click_events",
     "fetch_movielens",
     "movielens",
     "planted_interaction",

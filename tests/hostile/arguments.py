@@ -155,7 +155,10 @@ def options():
     home.mkdir()
     log.to_frame().rename(columns={"instance": "user"}).to_csv(home / "log.csv", index=False)
     WORLD.save(home / "instance.json")
-    ib.InfluenceModel(pooling="full").fit(log).save(home / "model.json")
+    model = ib.InfluenceModel(pooling="full").fit(log)
+    reading = {"instance": "user", "arm": "item", "time": "time", "loss": "loss"}
+    model.about_ = {"command": {"reading": reading, "merge_below": None, "adjust": False}}
+    model.save(home / "model.json")
     every = [app, *(group.typer_instance for group in app.registered_groups)]
     entries = [entry for part in every for entry in part.registered_commands]
     named = ((entry.name or entry.callback.__name__, entry.callback) for entry in entries)
@@ -171,7 +174,7 @@ def options():
 COLUMNS = ("--arm", "item", "--instance", "user", "--time", "time", "--loss", "loss")
 WORDS = {
     "simulate": ("{files}/instance.json", "--policy", "LCB", "--horizon", "20", "--seeds", "2"),
-    "plan": ("{files}/model.json", "--horizon", "20"),
+    "plan": ("{files}/model.json", "--log", "{files}/log.csv", "--horizon", "20"),
     "fit": ("{files}/log.csv", *COLUMNS, "--ridge=1", "--memory=1", "--out={home}/model.json"),
     "reproduce": ("figure-1a", "--tiny", "--out", "{home}/out"),
     "compare": (

@@ -117,13 +117,12 @@ def models():
         ib.DriftModel(pooling="full"),
         ib.InfluenceModel(pooling="full"),
         ib.InfluenceModel("symmetric", fading=0.8, drift=True),
-        ib.InfluenceModel(pooling="partial"),
         ib.InfluenceModel("diagonal", fading=ib.Fading(half_life=72), pooling="full"),
     ]
     found = []
     for number, model in enumerate(kinds):
         path = shared / f"model {number} {os.getpid()}.json"
-        model.fit(log).about_ = {"logged_mix": [0.5, 0.5]}
+        model.fit(log).about_ = {"log": {"source": "here"}}
         model.save(path)
         use_model(type(model).load(path), log)
         found.append(json.loads(path.read_text()))
@@ -134,7 +133,7 @@ def use_model(model, log):
     """Do what one does with a model."""
     model.predict(log)
     if isinstance(model, ib.InfluenceModel):
-        found = ib.plan(model, horizon=20, days_between_rounds=1.0)
+        found = ib.plan(model, log, 20, days_between_rounds=1.0)
         demand(np.isfinite(found.mix).all(), OTHER, "the plan is not finite")
         str(found)
         for instance in (None, log.instances[0]):

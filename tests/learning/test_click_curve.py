@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import influential_bandits as ib
+from docs.measurements.click_events import ClickWorld, draw_click_events
 from influential_bandits.learning.click_curve import count_lost_clicks
 
 
@@ -49,8 +50,8 @@ def test_intervals_of_the_share_lost_hold_the_truth(world):
     """
     held = 0
     for seed in range(16):
-        settings = ib.data.ClickWorld(**world)
-        events = ib.data.draw_click_events(400, 60, 5, settings, seed=seed)
+        settings = ClickWorld(**world)
+        events = draw_click_events(400, 60, 5, settings, seed=seed)
         truth = events["lost"].sum() / (events["lost"].sum() + events["chance"].sum())
         log = ib.read_log(events, instance="user", arm="arm", time="time", reward="click")
         fading = ib.Fading(half_life=48) if "half_life_days" in world else 0.8

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import influential_bandits as ib
-from influential_bandits.datasets.click_events import ClickWorld, draw_click_events
+from docs.measurements.click_events import ClickWorld, draw_click_events
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning import controls
 from influential_bandits.learning.controls import build_controls, list_controls, place_in_session

@@ -15,9 +15,13 @@ from slow_regression import (
 )
 
 from influential_bandits.learning import exposures
-from influential_bandits.learning.exposures import Regressors
+from influential_bandits.learning.exposures import (
+    COARSE_PLACES,
+    PLACES,
+    Regressors,
+    add_known_columns,
+)
 from influential_bandits.learning.kalman import KNOWN, Predictions
-from influential_bandits.learning.known_columns import COARSE_PLACES, PLACES, add_known_columns
 from influential_bandits.learning.placebo import find_first_exposures, find_later_exposures
 from influential_bandits.learning.statistics.design import (
     DIAGONAL,

@@ -1,5 +1,8 @@
-"""Fits in parts: the same bits here and on a cluster, and a population alone."""
+"""Fits in parts: the same bits everywhere, a population alone, and memory said beforehand."""
 
+import json
+import subprocess
+import sys
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -12,9 +15,14 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import influential_bandits as ib
+from influential_bandits import free_memory as memory
 from influential_bandits.cli import main
-from influential_bandits.errors import InvalidInput, Unfinished
-from influential_bandits.learning.fitting import fit_scan
+from influential_bandits.errors import InvalidInput, NotApplicable, Unfinished
+from influential_bandits.execution.local import LocalExecution
+from influential_bandits.learning.fitting import fit_scan, measure_fit, require_memory_for
+from influential_bandits.learning.influence_test import influence_test
+from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
+from influential_bandits.learning.selection import choose, ladder, validate
 from influential_bandits.learning.statistics.log_scan import (
     HistorySample,
     SampleSize,
@@ -24,7 +32,7 @@ from influential_bandits.learning.statistics.log_scan import (
     scan_log,
 )
 from influential_bandits.learning.statistics.reduction import tree_sum
-from influential_bandits.logs.log import concatenate_logs
+from influential_bandits.logs.log import EventLog, concatenate_logs
 from influential_bandits.logs.options import ChunkSizes
 
 ARRAYS = (
@@ -37,9 +45,33 @@ ARRAYS = (
     "population_covariance_",
 )
 EACH_FILE = ChunkSizes(group=1)  # a partition for each file
-POOLINGS = ["none", "full", "partial"]
+POOLINGS = ["none", "full"]
 OPTIONS = {"instance": "user", "arm": "ad", "time": "time", "loss": "loss"}
 INTERACTION = [[0.3, -0.1, 0.0], [-0.1, 0.2, 0.0], [0.0, 0.0, 0.1]]
+ARMS = 40
+MEASURED = """
+import ctypes, json, sys
+from pathlib import Path
+from influential_bandits import InfluenceModel, LocalExecution
+from influential_bandits.data import synthetic_log
+from influential_bandits.learning.fitting import measure_fit
+
+def peak():
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return {name: 1024 * int(status[name].split()[0]) for name in ("VmHWM", "VmRSS")}
+
+log, small = (synthetic_log(2, 60, arms, seed=0) for arms in (int(sys.argv[1]), 3))
+where = LocalExecution(threads=2)
+for kind, pooling in (("psd", "full"), ("symmetric", "full"), ("psd", "none")):
+    model = InfluenceModel(kind, fading=0.8, pooling=pooling)
+    model.fit(small, execution=where)
+    need = measure_fit(model, log.n_arms, log.n_instances, where)
+    ctypes.CDLL(None).malloc_trim(0)  # what earlier fits left would not be taken anew
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before = peak()["VmRSS"]
+    model.fit(log, execution=where)
+    print(json.dumps([kind, pooling, need, peak()["VmHWM"] - before]))
+"""
 
 
 class Part:
@@ -113,13 +145,10 @@ def model_of(pooling, **settings):
 
 def bits(model):
     plain = {name: np.asarray(getattr(model, name)).tobytes() for name in ARRAYS}
-    prior = () if model.prior_ is None else [np.asarray(x).tobytes() for x in model.prior_]
-    return plain, tuple(prior), model.effects_, model.instances_, model.gap_, model.status_
+    return plain, model.effects_, model.instances_, model.gap_, model.status_
 
 
 # Sums along a tree
-
-
 def halved(values):
     """Add up neighbours, then their sums, and so on: the tree, obviously."""
     while len(values) > 1:
@@ -166,8 +195,6 @@ def test_nothing_has_no_sum():
 
 
 # Samples
-
-
 @given(st.integers(0, 99), st.integers(1, 60), st.integers(1, 7))
 def test_samples_of_parts_make_the_sample_of_all(seed, most, cuts):
     size = SampleSize(most, 200, 3)
@@ -232,8 +259,6 @@ def test_the_threshold_lets_enough_through():
 
 
 # The same bits everywhere
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("pooling", POOLINGS, ids=str)
 def test_a_log_in_memory_gives_the_same_bits_everywhere(whole, cluster, pooling):
@@ -279,7 +304,7 @@ def test_validation_gives_the_same_bits_on_a_cluster(whole, cluster):
     models = ib.ladder()
     one, other = ib.validate(whole, models), ib.validate(whole, models, execution=cluster)
     assert one.squares.tobytes() == other.squares.tobytes()
-    candidates = [ib.DriftModel(rho) for rho in (0.5, 0.9)]
+    candidates = [ib.DriftModel(shrinkage) for shrinkage in (0.5, 2.0)]
     chosen = [ib.choose(whole, candidates, execution=where)[0] for where in (None, cluster)]
     assert bits(chosen[0]) == bits(chosen[1])
 
@@ -291,12 +316,9 @@ def test_a_damaged_partition_stops_a_fit_in_memory_by_name(partitioned, refused)
 
 
 # The population alone
-
-
-@pytest.mark.parametrize("pooling", POOLINGS, ids=str)
-def test_the_population_alone_can_do_what_a_population_can(partitioned, whole, tmp_path, pooling):
-    memory = model_of(pooling).fit(partitioned)
-    model_of(pooling).fit(partitioned, keep_instances=False).save(tmp_path / "model.json")
+def test_the_population_alone_can_do_what_a_population_can(partitioned, whole, tmp_path):
+    memory = model_of("full").fit(partitioned)
+    model_of("full").fit(partitioned, keep_instances=False).save(tmp_path / "model.json")
     model = ib.InfluenceModel.load(tmp_path / "model.json")
     assert model.instances_ == ()
     assert model.instance_summary_.instances == 40
@@ -307,23 +329,20 @@ def test_the_population_alone_can_do_what_a_population_can(partitioned, whole, t
     one, other = model.prior(), memory.prior()
     np.testing.assert_allclose(one.mean, other.mean, atol=1e-12)
     np.testing.assert_allclose(one.covariance, other.covariance, atol=1e-12)
-    plans = [ib.plan(each, horizon=50) for each in (model, memory)]
+    some = partitioned.partitions[0].load()
+    plans = [ib.plan(each, some, 50) for each in (model, memory)]
     np.testing.assert_allclose(plans[0].mix, plans[1].mix, atol=1e-9)
-    new = partitioned.partitions[0].load()
-    if pooling == "none":
-        with pytest.raises(InvalidInput, match="not in the fit"):
-            model.predict(new)
-    else:
-        assert np.isfinite(model.predict(new)).all()
+    assert np.isfinite(model.predict(some)).all()
     with pytest.raises(InvalidInput, match="keep_instances"):
         model.interval(instance="0")
+    with pytest.raises(InvalidInput, match="pooling='full'"):
+        model_of("none").fit(whole, keep_instances=False)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("pooling", POOLINGS, ids=str)
-def test_a_population_alone_has_the_same_bits_everywhere(partitioned, cluster, pooling):
+def test_a_population_alone_has_the_same_bits_everywhere(partitioned, cluster):
     one, other = (
-        model_of(pooling).fit(partitioned, execution=where, keep_instances=False)
+        model_of("full").fit(partitioned, execution=where, keep_instances=False)
         for where in (ib.LocalExecution(1), cluster)
     )
     assert bits(one) == bits(other)
@@ -349,8 +368,6 @@ def test_settings_of_a_log_in_parts_are_chosen_on_a_sample(whole, partitioned):
 
 
 # The command
-
-
 def run(monkeypatch, *arguments):
     monkeypatch.setattr("sys.argv", ["influential-bandits", *map(str, arguments)])
     try:
@@ -365,7 +382,7 @@ def test_the_command_fits_by_partition_on_a_cluster(folder, cluster, tmp_path, m
     cut = partial(ib.logs.open_partitions, sizes=EACH_FILE)
     monkeypatch.setattr("influential_bandits.studies.logs.options.open_partitions", cut)
     address = cluster._client.scheduler.address
-    common = ["fit", folder, "--by-partition", "--pooling", "partial"]
+    common = ["fit", folder, "--by-partition"]
     there, here = tmp_path / "there" / "model.json", tmp_path / "here" / "model.json"
     engine = ["--engine", "dask", "--scheduler", address]
     assert run(monkeypatch, *common, *engine, "--out", there) == 0
@@ -375,7 +392,7 @@ def test_the_command_fits_by_partition_on_a_cluster(folder, cluster, tmp_path, m
     assert run(monkeypatch, *common, "--jobs", "1", "--out", here) == 0
     assert there.read_text() == here.read_text()
     assert [path.name for path in here.parent.iterdir()] == ["model.json"]
-    assert run(monkeypatch, "plan", there, "--horizon", "30") == 0
+    assert run(monkeypatch, "plan", there, "--log", folder, "--horizon", "30") == 0
 
 
 def test_the_command_fits_a_whole_log_on_a_cluster(folder, cluster, tmp_path, monkeypatch):
@@ -417,3 +434,93 @@ def test_the_command_refuses_what_does_not_fit(tmp_path, folder, monkeypatch, ca
     separator = ["--by-partition", "--separator", ";"]
     assert run(monkeypatch, "fit", folder, *separator) == 2
     assert "--separator" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_the_formula_is_near_what_is_measured():
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, str(ARMS)], capture_output=True, text=True, check=True
+    )
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(rows) == 3
+    for kind, pooling, need, measured in rows:
+        assert 0.4 * need < measured < 1.1 * need, (kind, pooling, need / 2**20, measured / 2**20)
+
+
+def test_the_formula_grows_as_the_equations_do():
+    def measure(arms, instances=1, threads=1, kind="psd", pooling="full"):
+        model = InfluenceModel(kind, pooling=pooling)
+        return measure_fit(model, arms, instances, LocalExecution(threads))
+
+    assert measure(200) / measure(100) == pytest.approx(16, rel=0.1)
+    assert measure(240) > 70 * 2**30
+    assert measure(100, kind="symmetric") < measure(100)
+    workers = [measure(30, 8, n, pooling="none") for n in (1, 2, 8, 16)]
+    assert workers[0] < workers[1] < workers[2] == workers[3]
+
+
+@pytest.fixture(scope="module")
+def many_arms():
+    names = [f"arm {n % 300}" for n in range(900)]
+    return EventLog(np.repeat(["ann", "bob", "cleo"], 300), names, np.arange(900.0) % 7)
+
+
+@pytest.fixture
+def no_fits(monkeypatch):
+    """Say that 16 GB are there, and fail if anything is computed."""
+    monkeypatch.setattr(memory, "available_memory", lambda: 16.0 * 2**30)
+
+    def fail(*_, **__):
+        raise AssertionError("nothing should be computed")
+
+    monkeypatch.setattr("influential_bandits.learning.loss_model.scan_log", fail)
+
+
+@pytest.mark.parametrize("kind", ["psd", "symmetric"])
+@pytest.mark.parametrize("pooling", ["none", "full"])
+def test_too_many_arms_are_refused_before_anything_is_computed(kind, pooling, many_arms, no_fits):
+    told = r"300 arms with 45,150 interactions to 3 instances would take about .* [GT]B of mem"
+    with pytest.raises(NotApplicable, match=told + r".*16.0 GB are.*--interaction diagonal"):
+        InfluenceModel(kind, pooling=pooling).fit(many_arms)
+
+
+def test_comparisons_are_refused_before_the_first_fit(many_arms, no_fits):
+    for use in (
+        lambda: validate(many_arms, ladder()),
+        lambda: choose(many_arms, [StationaryModel(), InfluenceModel("symmetric", pooling="full")]),
+    ):
+        with pytest.raises(NotApplicable, match="300 arms with 45,150 interactions"):
+            use()
+
+
+@pytest.mark.long
+def test_models_of_few_coefficients_are_fitted(many_arms, monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 2.0 * 2**30)
+    model = InfluenceModel("diagonal", pooling="full").fit(many_arms)
+    assert model.interaction_.shape == (300, 300)
+    assert DriftModel(pooling="full").fit(many_arms).initial_loss_.shape == (300,)
+
+
+def test_arms_without_interactions_have_a_limit_too(monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 2.0**20)
+    with pytest.raises(NotApplicable, match=r"the fit of 4,000 arms would .*: merge rare arms"):
+        require_memory_for(StationaryModel(), 4000, 1, LocalExecution(1))
+
+
+def test_the_test_of_influence_says_its_memory_too(monkeypatch):
+    names = [f"{n % 50}" for n in range(4000)]
+    log = EventLog(np.repeat(np.arange(40), 100), names, np.random.default_rng(0).normal(size=4000))
+    monkeypatch.setattr(memory, "available_memory", lambda: 2.0**20)
+    with pytest.raises(NotApplicable, match="the test of 1,275 pairs of arms would take about"):
+        influence_test(log, all_pairs=True)
+
+
+def test_fits_that_run_out_of_memory_say_so(monkeypatch):
+    log = EventLog(["ann"] * 4, ["a", "b"] * 2, [1.0, 2.0, 3.0, 4.0])
+
+    def fail(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr("influential_bandits.learning.fitting.estimate_random_effects", fail)
+    with pytest.raises(NotApplicable, match=r"the fit of 2 arms .*more memory than there is"):
+        InfluenceModel().fit(log)

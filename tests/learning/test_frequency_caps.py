@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import influential_bandits as ib
+from docs.measurements.click_events import ClickWorld, draw_click_events
 from influential_bandits.learning.frequency_caps import FREE, Cap, Rule, replay
 from influential_bandits.learning.statistics.design import DAY, event_columns
 
@@ -70,7 +71,7 @@ def test_the_tired_arm_is_capped_and_no_arm_where_nothing_tires():
 
 
 def test_gains_are_told_in_percent_of_what_the_log_had():
-    events = ib.data.draw_click_events(200, 60, 3, ib.data.ClickWorld(fatigue=0.4), seed=0)
+    events = draw_click_events(200, 60, 3, ClickWorld(fatigue=0.4), seed=0)
     names = {"instance": "user", "arm": "arm", "time": "time", "reward": "click"}
     log = ib.read_log(events, item=None, **names)
     model = ib.InfluenceModel("symmetric", fading=0.8, pooling="full").fit(log)
@@ -89,8 +90,8 @@ def test_caps_in_words():
 def test_no_cap_is_advised_where_choices_follow_taste():
     """Taste shows by five standard errors and more. The model alone would cap arms in both logs."""
     for personalised in (0.0, 1.0):
-        world = ib.data.ClickWorld(fatigue=0.25, personalised=personalised)
-        events = ib.data.draw_click_events(600, 60, 6, world, seed=360_003)
+        world = ClickWorld(fatigue=0.25, personalised=personalised)
+        events = draw_click_events(600, 60, 6, world, seed=360_003)
         log = ib.read_log(events, instance="user", arm="arm", time="time", reward="click")
         advice = advise(log, fading=0.8, drift=True)
         if personalised == 0.0:
@@ -104,7 +105,7 @@ def test_no_cap_is_advised_where_choices_follow_taste():
 
 
 def test_made_up_shops_keep_caps():
-    capped = ib.data.draw_click_events(50, 40, 4, seed=1, caps=[Cap("arm 2", 1, 3, None)])
+    capped = draw_click_events(50, 40, 4, seed=1, caps=[Cap("arm 2", 1, 3, None)])
     arms = capped["arm"].reshape(50, 40)
     gaps = [np.diff(np.flatnonzero(row == "arm 2")) for row in arms]
     assert min(gap.min(initial=99) for gap in gaps) >= 3
@@ -117,13 +118,13 @@ def test_caps_deliver_what_they_promise():
     So their mean errs by less than a tenth, and a half either way is five standard errors.
     """
     promised, delivered = [], []
-    world = ib.data.ClickWorld(fatigue=0.5)
+    world = ClickWorld(fatigue=0.5)
     for seed in range(8):
-        events = ib.data.draw_click_events(400, 60, 5, world, seed=seed)
+        events = draw_click_events(400, 60, 5, world, seed=seed)
         log = ib.read_log(events, instance="user", arm="arm", time="time", reward="click")
         advice = advise(log, fading=0.8, drift=True)
         chances = [
-            ib.data.draw_click_events(2000, 60, 5, world, seed=seed, caps=caps)["chance"].mean()
+            draw_click_events(2000, 60, 5, world, seed=seed, caps=caps)["chance"].mean()
             for caps in ((), advice.caps)
         ]
         promised.append(advice.gain.value)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import influential_bandits as ib
+from docs.measurements.click_events import ClickWorld, draw_click_events
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning.impact import Estimate, mean_regressors
 from influential_bandits.learning.statistics.design import event_columns
@@ -49,8 +50,8 @@ def test_costs_are_those_of_the_planted_world(log, model):
 
 def test_what_a_test_found_of_fading_reaches_the_share_that_is_lost():
     """As in the tutorial, on a log with times: as if nothing faded, a quarter of it was missed."""
-    world = ib.data.ClickWorld(fatigue=0.15, half_life_days=2.0)
-    events = ib.data.draw_click_events(400, 50, 4, world, seed=1)
+    world = ClickWorld(fatigue=0.15, half_life_days=2.0)
+    events = draw_click_events(400, 50, 4, world, seed=1)
     truth = events["lost"].sum() / (events["lost"].sum() + events["chance"].sum())
     log = ib.read_log(events, instance="user", arm="arm", item="item", time="time", reward="click")
     test = ib.influence_test(log, permutations=199, placebo=False)
@@ -86,8 +87,8 @@ def test_without_influence_nothing_is_called_fatigue():
 
 
 def test_rewards_are_counted_in_their_own_units():
-    world = ib.data.ClickWorld(fatigue=0.4)
-    events = ib.data.draw_click_events(800, 40, 3, world, seed=1)
+    world = ClickWorld(fatigue=0.4)
+    events = draw_click_events(800, 40, 3, world, seed=1)
     log = ib.read_log(events, instance="user", arm="arm", time="time", reward="click")
     model = ib.InfluenceModel("symmetric", fading=0.8, drift=True, pooling="full").fit(log)
     found = ib.measure_impact(model, log)

@@ -13,8 +13,8 @@ import pytest
 import scipy.stats
 
 import influential_bandits as ib
+from docs.measurements.click_events import ClickWorld, draw_click_events
 from docs.measurements.self_fatigue import draw_clicks, draw_ratings
-from influential_bandits.datasets.click_events import ClickWorld, draw_click_events
 from influential_bandits.datasets.synthetic import planted_interaction, synthetic_log
 from influential_bandits.errors import InvalidInput, InvalidLog, NotApplicable
 from influential_bandits.learning.influence_test import influence_test

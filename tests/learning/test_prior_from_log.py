@@ -83,7 +83,7 @@ def test_the_prior_of_one_of_many_has_its_own_errors():
     assert prior.sigma == model.noise_[2]
 
 
-@pytest.mark.parametrize("pooling", ["none", "full", "partial"])
+@pytest.mark.parametrize("pooling", ["none", "full"])
 def test_an_instance_that_the_log_has_not_met_is_as_unsure_as_instances_differ(pooling):
     log = ib.data.synthetic_log(30, 100, 2, interaction=TRUTH, memory=0.8, seed=1)
     model = ib.InfluenceModel(fading=0.8, pooling=pooling).fit(log)
@@ -129,9 +129,7 @@ def test_drift_counts_as_noise():
 
 def test_what_a_policy_cannot_start_from_is_refused(refused):
     log = ib.data.synthetic_log(1, 300, 2, interaction=TRUTH, memory=0.8, seed=1)
-    with refused(ib.errors.InvalidInput, "days_between_rounds"):
-        ib.InfluenceModel(fading=ib.Fading(half_life=24)).fit(log).prior(days_between_rounds=-1.0)
-    with pytest.raises(ib.errors.InvalidInput):
+    with refused(ib.errors.InvalidInput, "'nobody'"):
         ib.InfluenceModel().fit(log).prior("nobody")
 
 

@@ -137,7 +137,7 @@ def test_later_events_change_neither_fit_nor_earlier_predictions():
     changed[np.arange(39, 400, 40)] += 1000.0
     who = np.repeat(np.array(log.instances), log.lengths)
     other = EventLog(who, log.item, changed, log.time, membership=log.membership)
-    models = ladder(pooling="partial")
+    models = ladder(pooling="none")
     one, two = validate(log, models, last=4), validate(other, models, last=4)
     predicted = np.ones(400, bool)
     predicted[39::40] = False
@@ -186,12 +186,11 @@ def test_the_ladder_finds_what_was_planted():
     assert validate(full, ladder()).gains()[2].low > 0
 
 
-@pytest.mark.parametrize("pooling", ["none", "full", "partial"])
+@pytest.mark.parametrize("pooling", ["none", "full"])
 def test_the_ladder_has_four_rungs(pooling):
-    rungs = ladder(0.7, ridge=3.0, pooling=pooling, level_memory=0.6)
+    rungs = ladder(0.7, ridge=3.0, pooling=pooling)
     assert list(rungs) == ["stationary", "drift", "self-fatigue", "full"]
-    assert rungs["stationary"].pooling == ("none" if pooling == "none" else "full")
-    assert [rungs[name].level_memory for name in list(rungs)[1:]] == [0.6] * 3
+    assert rungs["stationary"].pooling == pooling
     assert [rungs[name].interaction for name in ("self-fatigue", "full")] == [
         "diagonal",
         "symmetric",
@@ -246,7 +245,6 @@ def test_a_fit_for_predictions_alone_predicts_the_same(log, interaction):
         (InfluenceModel(), ["fading", "drift"], "['drift']"),
         (InfluenceModel(), [], "no settings"),
         (InfluenceModel(fading=ib.Fading(half_life=48)), ["fading"], "none of fading"),
-        (InfluenceModel(pooling="partial"), ["ridge"], "none of ridge"),
     ],
 )
 def test_settings_that_cannot_be_chosen_are_refused(refused, model, settings, mention):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import influential_bandits as ib
+from docs.measurements.click_events import ClickWorld, draw_click_events
 from influential_bandits.learning.showing_curves import LEAST_INSTANCES, measure_showings
 from influential_bandits.logs.outcome import read_outcome
 from influential_bandits.world.fading import Fading
@@ -87,8 +88,8 @@ def test_intervals_hold_in_95_of_100_logs():
 
 
 def test_curves_stand_in_the_units_of_the_log():
-    world = ib.data.ClickWorld(fatigue=0.4, half_life_days=2.0)
-    events = ib.data.draw_click_events(1000, 40, 2, world, seed=0)
+    world = ClickWorld(fatigue=0.4, half_life_days=2.0)
+    events = draw_click_events(1000, 40, 2, world, seed=0)
     columns = {name: events[name] for name in ("user", "time", "arm", "click")}
     roles = {"instance": "user", "arm": "arm", "time": "time", "reward": "click"}
     log = ib.read_log(columns, **roles)

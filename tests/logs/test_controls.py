@@ -14,9 +14,8 @@ from influential_bandits.logs.controls import (
 )
 from influential_bandits.logs.log import EventLog, concatenate_logs
 from influential_bandits.logs.options import ChunkSizes, parse_control_options
-from influential_bandits.logs.partitions import open_partitions
+from influential_bandits.logs.partitions import open_partitions, stream_log
 from influential_bandits.logs.reading import read_log
-from influential_bandits.logs.streaming import stream_log
 
 READ = {"instance": "user", "arm": "genre", "loss": "loss", "time": "time", "item": None}
 WITH = READ | {"item": "film", "controls": ("device", "place")}

@@ -9,10 +9,9 @@ import pandas as pd
 import pytest
 
 from influential_bandits.errors import InvalidInput, InvalidLog
-from influential_bandits.logs.partitions import open_partitions
+from influential_bandits.logs.partitions import open_partitions, stream_log
 from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.remote_folder import describe_files
-from influential_bandits.logs.streaming import stream_log
 from influential_bandits.studies.logs.sections import log_section
 
 OPTIONS = {"time": None, "loss": "loss"}

@@ -17,9 +17,8 @@ from influential_bandits.errors import InfluentialBanditsError, InvalidInput, In
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.options import ChunkSizes
-from influential_bandits.logs.partitions import open_partitions
+from influential_bandits.logs.partitions import open_partitions, stream_log
 from influential_bandits.logs.reading import read_log
-from influential_bandits.logs.streaming import stream_log
 
 HEADER = "instance,arm,time,loss\n"
 NAMES = ["instance", "arm", "time", "loss"]

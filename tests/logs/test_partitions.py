@@ -94,33 +94,6 @@ def by_instance(frame, files=5):
     return [frame[frame["instance"] % files == n] for n in range(files)]
 
 
-def plain(folder):
-    """The slow version: all rows in the order of files, then sorted by time, one by one."""
-    frames = [pd.read_parquet(path) for path in sorted(Path(folder).rglob("*.parquet"))]
-    made = {}
-    for _, row in pd.concat(frames).iterrows():
-        made.setdefault(str(row["instance"]), []).append(row)
-    return {
-        label: [
-            (row["arm"], float(row["time"]), float(row["loss"]))
-            for row in sorted(events, key=lambda row: row["time"])
-        ]
-        for label, events in made.items()
-    }
-
-
-def histories(log):
-    """Label → events, for comparison with the slow version."""
-    return {
-        label: [
-            (log.membership.items[item], time, loss)
-            for item, time, loss in zip(part.item, part.time, part.loss, strict=True)
-        ]
-        for label in log.instances
-        for part in [log.history(label)]
-    }
-
-
 def by_label(log):
     return log.take(np.argsort(np.array(log.instances, object)))
 
@@ -166,13 +139,6 @@ def test_partitions_have_the_events_of_read_log(cut, options, tmp_path):
     with open_partitions(folder, loss="loss", **options) as log:
         assert len(log.partitions) == (4 if cut is interleaved else 5)
         assert_same(log, read_log(folder, loss="loss", **options))
-
-
-@pytest.mark.parametrize("cut", [interleaved, by_instance])
-def test_histories_are_those_of_the_slow_version(cut, tmp_path):
-    folder = write(tmp_path / "log", *cut(rows()))
-    with open_partitions(folder, loss="loss") as log:
-        assert histories(concatenate_logs(list(log))) == plain(folder)
 
 
 @settings(
@@ -390,12 +356,6 @@ def test_any_address_of_fsspec(cut, tmp_path, memory):
     with open_partitions(f"{memory}/log/", loss="loss", folder=f"{memory}/work") as log:
         assert_same(log, expected)
     assert not fsspec.filesystem("memory").ls(f"{memory}/work")
-
-
-def test_files_of_this_computer_by_url(tmp_path):
-    folder = write(tmp_path / "log", *interleaved(rows()))
-    with open_partitions(f"file://{folder}", loss="loss") as log:
-        assert_same(log, read_log(folder, loss="loss"))
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from influential_bandits.errors import InvalidInput, InvalidLog, MissingFile
-from influential_bandits.logs.label_codes import LabelCodes
+from influential_bandits.logs.columns import LabelCodes
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.options import ChunkSizes
 from influential_bandits.logs.reading import read_log
@@ -491,9 +491,9 @@ def test_unknown_items_and_arms_of_items(refused):
         ({"loss": "loss", "bad_rows": "ignore"}, ["'error' or 'drop'", "'ignore'"]),
         ({"loss": "loss", "choose": "all"}, ["'fractional' or 'random'", "'all'"]),
         ({"loss": "loss", "categories": ""}, ["categories", "''"]),
-        ({"loss": "loss", "separator": ""}, ["a text such as ',' or '::'", "''"]),
-        ({"loss": "loss", "separator": 3}, ["a text such as ',' or '::'", "3"]),
-        ({"loss": "loss", "separator": ",\n"}, ["neither quotes, line ends", "',\\n'"]),
+        ({"loss": "loss", "separator": ""}, ["one ASCII character", "''"]),
+        ({"loss": "loss", "separator": 3}, ["one ASCII character", "3"]),
+        ({"loss": "loss", "separator": "\n"}, ["neither a quote, a line end", "'\\n'"]),
         ({"loss": "loss", "columns": "user,arm"}, ["columns must be a list of names"]),
         ({"loss": "loss", "columns": ["a"]}, ["CSV without a header", "names its own"]),
         ({"loss": 3}, ["loss must be the name of a column", "3"]),

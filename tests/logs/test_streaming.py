@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,14 +19,14 @@ from returned_memory import ALLOWED, LARGE, RETURNED, SMALL
 
 from influential_bandits.errors import InvalidInput, InvalidLog, MissingFile
 from influential_bandits.logs.options import ChunkSizes
+from influential_bandits.logs.partitions import stream_log
 from influential_bandits.logs.reading import read_log
-from influential_bandits.logs.streaming import stream_log
 
 MEASURED = """
 import json, sys
 from pathlib import Path
 from influential_bandits.logs.options import ChunkSizes
-from influential_bandits.logs.streaming import stream_log
+from influential_bandits.logs.partitions import stream_log
 
 stream = stream_log(
     sys.argv[1],
@@ -116,15 +115,6 @@ def test_parts_of_any_size_are_the_log(rows, size):
         parts = list(stream)
     assert histories(*parts) == histories(read_log(columns, loss="loss"))
     assert all(len(part) for part in parts)
-
-
-def test_a_folder_of_parquet_files(tmp_path):
-    columns = pa.table(table(2000))
-    for number in range(4):
-        part = columns[number * 500 : number * 500 + 500]
-        pq.write_table(part, tmp_path / f"{number}.parquet", row_group_size=100)
-    with small_stream(tmp_path, 300, loss="loss") as stream:
-        assert histories(*stream) == histories(read_log(tmp_path, loss="loss"))
 
 
 def test_bad_rows_are_counted_over_the_whole_file(tmp_path, refused):

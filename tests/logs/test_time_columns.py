@@ -5,11 +5,11 @@ import datetime as dt
 import pytest
 
 from influential_bandits.errors import InvalidLog
+from influential_bandits.logs.find_columns import find_time_columns
 from influential_bandits.logs.options import ReadingOptions
 from influential_bandits.logs.partitions import open_partitions
 from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.sources import open_source
-from influential_bandits.logs.time_columns import find_time_columns
 
 BASE = {"user": ["ann", "ann"], "arm": ["a", "b"], "click": [1, 0]}
 

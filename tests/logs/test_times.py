@@ -14,9 +14,8 @@ from influential_bandits.cli import app
 from influential_bandits.errors import InvalidInput, InvalidLog
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.options import ChunkSizes
-from influential_bandits.logs.partitions import open_partitions
+from influential_bandits.logs.partitions import open_partitions, stream_log
 from influential_bandits.logs.reading import read_log
-from influential_bandits.logs.streaming import stream_log
 
 SECONDS = [1_714_588_200.0, 1_714_588_260.5, 1_714_674_600.25]  # from 2024-05-01 18:30
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

@@ -122,9 +122,8 @@ def fit(
     ridge: Annotated[float | None, typer.Option(help="Chosen by validation.")] = None,
     drift: Annotated[bool, typer.Option(help="Losses also follow their recent level.")] = True,
     pooling: Annotated[
-        str, typer.Option(help="full: one matrix; partial: own, pulled to the population; none.")
+        str, typer.Option(help="full: one matrix for all; none: one for each instance.")
     ] = "full",
-    seed: Seed = 0,
     by_partition: Annotated[
         bool,
         typer.Option(
@@ -162,7 +161,6 @@ def fit(
         settings |= {
             "drift": drift,
             "pooling": pooling,
-            "seed": seed,
         }
         model = InfluenceModel(interaction, **settings)
         model.check_settings()
@@ -187,12 +185,12 @@ def fit(
 def plan(
     model: Annotated[Path, typer.Argument(help="Model file, from fit or diagnose.")],
     log: Annotated[
-        Path | None,
+        Path,
         typer.Option(
             help="The log that it was fitted to, read as it was then: two halves of it judge each "
-            "other's plans. Without it, nothing is promised."
+            "other's plans."
         ),
-    ] = None,
+    ],
     horizon: Annotated[int, typer.Option(help="Number of rounds to plan for.")] = 100,
     share: Annotated[
         list[str] | None,
@@ -203,12 +201,6 @@ def plan(
     ] = None,
     days_between_rounds: Annotated[
         float | None, typer.Option(help="For memory by the clock; by default as in the log.")
-    ] = None,
-    rounds_per_session: Annotated[
-        int | None, typer.Option(help="For memory by the clock: rounds come in sessions.")
-    ] = None,
-    days_between_sessions: Annotated[
-        float | None, typer.Option(help="From the last round of a session to the next session.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File for the plan, as JSON.")] = None,
     jobs: Jobs = None,
@@ -221,15 +213,13 @@ def plan(
 
     fitted = InfluenceModel.load(model)
     with explain_stop("nothing was written"):
-        events = None if log is None else _read_again(log, model, fitted.about_.get("command"))
+        events = _read_again(log, model, fitted.about_.get("command"))
         advice = make_plan(
             fitted,
             events,
             horizon,
             shares=_parse_shares(share),
             days_between_rounds=days_between_rounds,
-            rounds_per_session=rounds_per_session,
-            days_between_sessions=days_between_sessions,
             execution=jobs,
         )
     if out is not None:
@@ -265,7 +255,7 @@ def _read_again(path: Path, model: Path, command: Any) -> Any:
     if not isinstance(command, dict) or set(command) != {"reading", "merge_below", "adjust"}:
         raise InvalidInput(
             f"{model} does not say how its log was read, as it was not written by fit or "
-            "diagnose: leave out --log, or use ib.plan(model, log) in Python"
+            "diagnose: use ib.plan(model, log) in Python"
         )
     events = read_for_command(path, command["reading"], command["merge_below"])
     return adjust_losses(events, None if command["adjust"] else ())

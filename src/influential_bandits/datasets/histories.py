@@ -16,7 +16,6 @@ from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import inlined, kernel
 from influential_bandits.numerics.portable import log
 from influential_bandits.numerics.streams import (
-    Key,
     Stream,
     normal,
     stream_at,
@@ -24,17 +23,14 @@ from influential_bandits.numerics.streams import (
     uniform,
 )
 
-# Purposes of streams besides those of numerics.streams: a log and a planted interaction of the same
-# seed must not share random numbers.
+# A purpose of streams besides those of numerics.streams: a log and a planted interaction of the
+# same seed must not share random numbers.
 HISTORY = 0x5348
-LENGTH = 0x534C
 BURST, GAP, ARM, NOISE, DRIFT = 0, 1, 2, 3, 4  # draws of an event; events are rounds 1, 2, …
-BEGINNING = 0  # the round in which an instance's l1 is drawn, then its A
+BEGINNING = 0  # the round in which an instance's l1 is drawn
 
 SECONDS_IN_BURST = 30.0
-SHORTEST = 20  # events, as in MovieLens 32M, where histories have 159.2 on average,
-MEDIAN_BEYOND = 53.0  # … a median of 73,
-SPREAD_BEYOND = 1.39  # … and √(2·log(139.2/53)) gives that average to 20 + a lognormal
+BEST, WORST = 0.0, 4.5  # losses of 5 stars and of half a star, where losses are rounded
 
 
 class Model(NamedTuple):
@@ -48,12 +44,9 @@ class Model(NamedTuple):
     half_life: float  # seconds; 0: influence fades by events, not by the clock
     noise: float
     spread: float
-    interaction_spread: float
     drift: float
     drift_memory: float
     grid: float  # 0: losses are not rounded
-    lowest: float
-    highest: float
     bursts: float
     steering: float
     taste: float
@@ -64,7 +57,6 @@ class InstanceState(NamedTuple):
     """The losses of one instance and its events so far; the arrays are used again for the next."""
 
     initial_loss: Floats  # l1, (arms,)
-    interaction: Floats  # A, (arms, arms)
     deviation: Floats  # d, (arms,): faded counts
     seen: Floats  # (arms,): sums of the losses met
     counts: Floats  # (arms,)
@@ -80,22 +72,15 @@ def write_histories(
     loss: Floats,
     time: Floats,
     initial_losses: Floats,
-    interactions: Floats,
 ) -> None:
-    """Fill in the events of instances first, first + 1, …, and what they were drawn from.
+    """Fill in the events of instances first, first + 1, …, and their initial losses.
 
-    Histories begin at ``offsets`` (instances + 1,) in ``arm``, ``loss`` and ``time`` (events,). Of
-    ``initial_losses`` (instances, arms) and ``interactions`` (instances, arms, arms), those without
-    rows are not wanted.
+    Histories begin at ``offsets`` (instances + 1,) in ``arm``, ``loss`` and ``time`` (events,).
+    ``initial_losses`` (instances, arms) are not wanted if there are no rows for them.
     """
     arms = model.initial_loss.size
     state = InstanceState(
-        np.empty(arms),
-        model.interaction.copy(),
-        np.empty(arms),
-        np.empty(arms),
-        np.empty(arms),
-        np.empty(arms),
+        np.empty(arms), np.empty(arms), np.empty(arms), np.empty(arms), np.empty(arms)
     )
     for u in range(offsets.size - 1):
         first_key, second_key = stream_keys(model.seed, first + u, HISTORY)
@@ -106,24 +91,14 @@ def write_histories(
         )
         if initial_losses.shape[0] > 0:
             initial_losses[u] = state.initial_loss
-        if interactions.shape[0] > 0:
-            interactions[u] = state.interaction
 
 
 @inlined
 def _begin(model: Model, state: InstanceState, rng: Stream) -> None:
-    """Draw l1 and A; nothing has happened yet."""
-    arms = model.initial_loss.size
-    for i in range(arms):
+    """Draw l1; nothing has happened yet."""
+    for i in range(model.initial_loss.size):
         state.initial_loss[i] = model.initial_loss[i] + model.spread * normal(rng, i)
         state.deviation[i] = state.seen[i] = state.counts[i] = 0.0
-    if model.interaction_spread > 0.0:
-        draw = arms
-        for i in range(arms):
-            for j in range(i + 1):
-                entry = model.interaction[i, j] + model.interaction_spread * normal(rng, draw)
-                state.interaction[i, j] = state.interaction[j, i] = entry
-                draw += 1
 
 
 @kernel
@@ -158,11 +133,11 @@ def _write_history(
             drift = model.drift * normal(rng, DRIFT)
         else:
             drift = model.drift_memory * drift + fresh_drift * normal(rng, DRIFT)
-        value = state.initial_loss[chosen] + _dot(state.interaction[chosen], state.deviation)
+        value = state.initial_loss[chosen] + _dot(model.interaction[chosen], state.deviation)
         value += drift + model.noise * normal(rng, NOISE)
         if model.grid > 0.0:
             value = np.floor(value / model.grid + 0.5) * model.grid
-            value = min(max(value, model.lowest), model.highest)
+            value = min(max(value, BEST), WORST)
         arm[n], loss[n], time[n] = chosen, value, now
         state.seen[chosen] += value
         state.counts[chosen] += 1.0
@@ -211,12 +186,3 @@ def _dot(row: Floats, deviation: Floats) -> float:
     for j in range(row.size):
         total += row[j] * deviation[j]
     return total
-
-
-@kernel
-def movielens_lengths(seed: Key, lengths: Ints) -> None:
-    """Fill in lengths of histories like those of MovieLens 32M: 20 + a rounded lognormal."""
-    for u in range(lengths.size):
-        first_key, second_key = stream_keys(seed, u, LENGTH)
-        z = normal(stream_at(first_key, second_key, 0), 0)
-        lengths[u] = SHORTEST + int(MEDIAN_BEYOND * math.exp(SPREAD_BEYOND * z) + 0.5)

@@ -11,14 +11,13 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from influential_bandits.checks import whole_number
 from influential_bandits.datasets.download import TERMS
 from influential_bandits.errors import InvalidInput, InvalidLog, MissingFile
-from influential_bandits.logs.label_codes import Codes
+from influential_bandits.logs.columns import Codes
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.temporary import TemporaryFolder
@@ -30,7 +29,6 @@ NO_GENRE = "(no genres listed)"
 WORST_LOSS = 4.5  # of ½ star, where the best are 5
 COLUMNS = ("userId", "movieId", "rating", "timestamp")
 USED = {"ratings.csv", "ratings.dat", "movies.csv", "movies.dat", "readme.txt"}  # of a zip
-ENCRYPTED = 1  # the bit of a zip member that says so
 
 
 def movielens(
@@ -38,7 +36,6 @@ def movielens(
     *,
     choose: str = "fractional",
     seed: int = 0,
-    min_ratings: int = 1,
     progress: bool | None = None,
 ) -> EventLog:
     r"""Read a MovieLens release: users are instances, films are items, genres are arms.
@@ -57,15 +54,14 @@ def movielens(
         What becomes of a film of several genres, see :class:`Membership`.
     seed : int
         Of the random choice.
-    min_ratings : int
-        Users with fewer ratings are left out.
     progress : bool, optional
         Show a progress bar: True at once, False never, None if it takes long.
 
     Returns
     -------
     EventLog
-        Its ``about`` says the source, the release, the conversion and what was left out.
+        Its ``about`` says the source, the release and the conversion. ``log.at_least(20)`` leaves
+        users of fewer ratings out.
 
     Examples
     --------
@@ -86,7 +82,6 @@ def movielens(
     >>> log.history(1).loss
     array([2. , 0.5])
     """
-    least = whole_number("min_ratings", min_ratings, 1)
     with _unpacked(path) as folder:
         release = _find_release(Path(path), folder)
         movies = _read_movies(release.movies)
@@ -97,17 +92,9 @@ def movielens(
         "conversion": "loss = 5 − rating",
         "choose": choose,
         "seed": seed,
-        "min_ratings": least,
         "users": log.n_instances,
         "ratings": log.n_events,
     } | ({} if release.name == "unknown" else {"terms": TERMS})
-    if log.lengths.max() < least:
-        longest = int(log.lengths.argmax())
-        raise InvalidInput(
-            f"no user has {least:,} ratings; the longest history, of user "
-            f"{log.instances[longest]}, has {log.lengths[longest]:,}: lower min_ratings"
-        )
-    log = log if log.lengths.min() >= least else log.at_least(least)
     log.about.clear()
     log.about.update(about)
     return log
@@ -134,43 +121,35 @@ def _unpacked(path: str | os.PathLike[str]) -> Iterator[Path]:
         return
     if not source.is_file():
         raise MissingFile(f"there is no folder and no file {str(source)!r}")
-    temporary = TemporaryFolder()
-    try:
-        folder = Path(temporary.folder.address)
+    with _temporary_folder() as folder:
         _unpack(source, folder)
         yield folder
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    temporary = TemporaryFolder()
+    try:
+        yield Path(temporary.folder.address)
     finally:
         temporary.remove()
 
 
 def _unpack(source: Path, folder: Path) -> None:
-    """Unpack the files that are read."""
+    """Unpack the files that are read, or say in one line why that is not possible."""
+    if source.suffix.lower() in {".csv", ".dat"}:
+        raise InvalidLog(f"{str(source)!r} is a single file; pass the folder that it lies in")
     try:
-        archive = zipfile.ZipFile(source)
-    except zipfile.BadZipFile:
-        problem = "is not a zip, or was cut off while it was copied; get it again"
-        if source.suffix.lower() in {".csv", ".dat"}:
-            problem = "is a single file; pass the folder that it lies in"
-        raise InvalidLog(f"{str(source)!r} {problem}") from None
-    with archive:
-        for name in archive.namelist():
-            if PurePosixPath(name).name.lower() in USED and "__MACOSX" not in name:
-                _extract(archive, name, folder)
-
-
-def _extract(archive: zipfile.ZipFile, name: str, folder: Path) -> None:
-    """Unpack a file, or say in one line why that is not possible."""
-    where = f"{name!r} in {archive.filename!r}"
-    if archive.getinfo(name).flag_bits & ENCRYPTED:
-        raise InvalidLog(f"{where} is encrypted; unpack it and pass it as a folder")
-    try:
-        archive.extract(name, folder)
-    except NotImplementedError as error:  # packed in a way that Python does not know
-        raise InvalidLog(f"{where} cannot be unpacked: {error}; pass it as a folder") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise InvalidLog(f"{where} is damaged or cut off: {error or 'it ends early'}") from None
-    except OSError as error:
-        raise InvalidLog(f"{where} cannot be unpacked: {error.strerror or error}") from None
+        with zipfile.ZipFile(source) as archive:
+            names = archive.namelist()
+            used = [name for name in names if PurePosixPath(name).name.lower() in USED]
+            archive.extractall(folder, used)
+    # Cut off, damaged, encrypted, packed in a way that Python does not know, or no room for it.
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError) as error:
+        raise InvalidLog(
+            f"{str(source)!r} cannot be unpacked: {str(error) or 'it ends early'}; get it again, "
+            "or unpack it and pass the folder"
+        ) from None
 
 
 def _find_release(path: Path, folder: Path) -> _Release:
@@ -279,37 +258,52 @@ def _read_ratings(
     path: Path, movies: dict[str, list[str]], choose: str, seed: int, progress: bool | None
 ) -> EventLog:
     """Return the log of all ratings, users sorted by id."""
-    dat = path.suffix.lower() == ".dat"
     user, movie, rating, time = COLUMNS
-    log = read_log(
-        path,
-        instance=user,
-        arm=movie,
-        time=time,
-        rating=rating,
-        best=5.0,
-        time_unit="s",
-        items=movies,
-        item=None,
-        choose=choose,
-        seed=seed,
-        columns=COLUMNS if dat else None,
-        separator="::" if dat else None,
-        progress=progress,
-    )
+    options: dict[str, Any] = {
+        "instance": user,
+        "arm": movie,
+        "time": time,
+        "rating": rating,
+        "best": 5.0,
+        "time_unit": "s",
+        "items": movies,
+        "item": None,
+        "choose": choose,
+        "seed": seed,
+        "progress": progress,
+    }
+    if path.suffix.lower() == ".dat":
+        with _temporary_folder() as folder:
+            copy = _copy_with_tabs(path, folder)
+            log = read_log(copy, columns=COLUMNS, separator="\t", **options)
+    else:
+        log = read_log(path, **options)
+    _check_ratings(path, log)
+    order = np.argsort([int(user) for user in log.instances])
+    return log if bool((order[1:] > order[:-1]).all()) else log.take(order)
+
+
+def _copy_with_tabs(path: Path, folder: Path) -> Path:
+    """Write numbers that two colons separate anew, separated by a tab, line by line."""
+    copy = folder / path.name
+    with path.open("rb") as old, copy.open("wb") as new:
+        new.writelines(line.replace(b"::", b"\t") for line in old)
+    return copy
+
+
+def _check_ratings(path: Path, log: EventLog) -> None:
+    """Raise for what no release has: other users, ratings beyond all stars, films rated twice."""
     for user in log.instances:
         if not (user.isascii() and user.isdigit() and (user == "0" or user[0] != "0")):
             raise InvalidLog(f"{path.name} has a user {user!r:.40}, which is no whole number")
     outside = np.count_nonzero((log.loss < 0.0) | (log.loss > WORST_LOSS))
     if outside:
         raise InvalidLog(f"{outside:,} of {len(log):,} ratings in {path.name} lie outside 0.5 … 5")
-    event = _find_repeated(log.offsets, log.item, np.full(len(movies), -1))
+    event = _find_repeated(log.offsets, log.item, np.full(len(log.membership.items), -1))
     if event >= 0:
         user = log.instances[int(np.searchsorted(log.offsets, event, "right")) - 1]
         movie = log.membership.items[log.item[event]]
         raise InvalidLog(f"user {user} rates movie {movie} more than once in {path.name}")
-    order = np.argsort([int(user) for user in log.instances])
-    return log if bool((order[1:] > order[:-1]).all()) else log.take(order)
 
 
 @kernel

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from functools import partial
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.checks import LARGEST_LOSS, abbreviate, is_real, whole_number
-from influential_bandits.datasets.histories import Model, movielens_lengths, write_histories
+from influential_bandits.datasets.histories import Model, write_histories
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
@@ -29,7 +28,6 @@ RANGES = {
     "half_life_days": (0.0, LARGEST, "(]"),
     "noise": (0.0, LARGEST, "[]"),
     "spread": (0.0, LARGEST, "[]"),
-    "interaction_spread": (0.0, LARGEST, "[]"),
     "drift": (0.0, LARGEST, "[]"),
     "drift_memory": (0.0, 1.0, "[)"),
     "grid": (1.0 / LARGEST, LARGEST, "[]"),
@@ -40,61 +38,48 @@ RANGES = {
 }
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class PlantedTruth:
     """The numbers from which a synthetic log was drawn, in ``log.about["truth"]``.
 
     The fields are the arguments of :func:`synthetic_log`, and what was drawn from them.
-    ``initial_losses`` and ``interactions`` are kept only where they have at most 10⁷ numbers; their
-    row 0 belongs to the instance number ``first_instance``, which is not 0 in later parts of a log.
+    ``initial_losses`` are kept only where they are at most 10⁷ numbers.
 
     Examples
     --------
     >>> truth = synthetic_log(10, 20, n_arms=2, initial_loss=[1, 2], spread=0.5).about["truth"]
     >>> truth
-    PlantedTruth(2 arms, spread=0.5)
+    PlantedTruth(memory=1.0, half_life_days=None, noise=1.0, spread=0.5, ...)
     >>> truth.initial_loss, truth.initial_losses.shape, truth.memory
     (array([1., 2.]), (10, 2), 1.0)
     """
 
-    interaction: Floats  # (arms, arms)
-    initial_loss: Floats  # (arms,)
-    popularity: Floats  # (arms,), sums to 1
+    interaction: Floats = dataclasses.field(repr=False)  # (arms, arms)
+    initial_loss: Floats = dataclasses.field(repr=False)  # (arms,)
+    popularity: Floats = dataclasses.field(repr=False)  # (arms,), sums to 1
     memory: float = 1.0
     half_life_days: float | None = None
     noise: float = 1.0
     spread: float = 0.0
-    interaction_spread: float = 0.0
     drift: float = 0.0
     drift_memory: float = 0.95
     grid: float | None = None
-    grid_range: tuple[float, float] = (0.0, 4.5)
     bursts: float = 0.0
     steering: float = 0.0
     taste: float = 0.0
     gap: float = SECONDS_PER_DAY
     seed: int = 0
-    first_instance: int = 0
-    initial_losses: Floats | None = None  # (instances, arms)
-    interactions: Floats | None = None  # (instances, arms, arms)
+    initial_losses: Floats | None = dataclasses.field(default=None, repr=False)  # (instances, arms)
 
     @property
     def n_arms(self) -> int:
         """Number of arms K."""
         return len(self.initial_loss)
 
-    def __repr__(self) -> str:
-        others = [
-            f", {field.name}={getattr(self, field.name)}"
-            for field in dataclasses.fields(self)[3:-2]
-            if getattr(self, field.name) != field.default
-        ]
-        return f"PlantedTruth({self.n_arms} arms{''.join(others)})"
-
 
 def synthetic_log(
     n_instances: int = 100,
-    events: int | str | npt.ArrayLike = 200,
+    events: int | npt.ArrayLike = 200,
     n_arms: int = 5,
     *,
     interaction: Interaction | npt.ArrayLike | None = None,
@@ -103,11 +88,9 @@ def synthetic_log(
     half_life_days: float | None = None,
     noise: float = 1.0,
     spread: float = 0.0,
-    interaction_spread: float = 0.0,
     drift: float = 0.0,
     drift_memory: float = 0.95,
     grid: float | None = None,
-    grid_range: tuple[float, float] = (0.0, 4.5),
     bursts: float = 0.0,
     steering: float = 0.0,
     taste: float = 0.0,
@@ -118,7 +101,7 @@ def synthetic_log(
 ) -> EventLog:
     """Return a log drawn from known numbers, with what makes real logs hard to learn from.
 
-    The arm i of event n of instance u costs l1ᵤ[i] + (Aᵤdₙ)[i] + gₙ + noise·N(0, 1), where
+    The arm i of event n of instance u costs l1ᵤ[i] + (Adₙ)[i] + gₙ + noise·N(0, 1), where
     d₁ = 0, and after the event either dₙ₊₁ = memory·dₙ + eᵢ, or, with a half-life,
     dₙ₊₁ = 2^(−(tₙ₊₁ − tₙ)/half-life)·(dₙ + eᵢ).
 
@@ -126,9 +109,8 @@ def synthetic_log(
     ----------
     n_instances : int
         How many histories; the first ones do not depend on how many there are.
-    events : int, array (instances,) of int, or "movielens"
-        Lengths of the histories. "movielens" draws 20 + a lognormal number, 159 on average: about
-        32 million events for the 200,948 users of MovieLens 32M.
+    events : int, or array (instances,) of int
+        Lengths of the histories.
     n_arms : int
         K ≥ 1.
     interaction : array (arms, arms) or Interaction, optional
@@ -143,15 +125,12 @@ def synthetic_log(
         Standard deviation of the noise.
     spread : float
         Standard deviation of l1ᵤ[i] around ``initial_loss``.
-    interaction_spread : float
-        Standard deviation of the entries of the symmetric Aᵤ around ``interaction``. Aᵤ is not
-        projected: it need not be positive semi-definite, even where ``interaction`` is.
     drift, drift_memory : float
         gₙ is a stationary AR(1) process along the events: its standard deviation, and the
         correlation of neighbours, in [0, 1).
-    grid, grid_range : float and pair of float, optional
-        Losses are rounded to multiples of ``grid`` (halves up) and clipped to ``grid_range``: 0.5
-        and (0, 4.5) for ratings of ½ to 5 stars.
+    grid : float, optional
+        Losses are rounded to multiples of it (halves up), and clipped to 0 … 4.5, where ratings of
+        ½ to 5 stars lie; 0.5 makes them such.
     bursts : float in [0, 1)
         Probability that an event repeats the arm before it, 30 seconds later.
     steering : float
@@ -194,18 +173,16 @@ def synthetic_log(
         half_life_days=half_life_days,
         noise=noise,
         spread=spread,
-        interaction_spread=interaction_spread,
         drift=drift,
         drift_memory=drift_memory,
         grid=grid,
-        grid_range=grid_range,
         bursts=bursts,
         steering=steering,
         taste=taste,
         gap=gap,
         seed=seed,
     )
-    return draw_log(truth, 0, check_offsets(n_instances, events, truth.seed), execution)
+    return draw_log(truth, check_offsets(n_instances, events), execution)
 
 
 def planted_interaction(n_arms: int, strength: float, seed: int = 0) -> Floats:
@@ -235,22 +212,20 @@ def planted_interaction(n_arms: int, strength: float, seed: int = 0) -> Floats:
 
 def draw_log(
     truth: PlantedTruth,
-    first: int,
     offsets: Ints,
     execution: Execution | int | None,
     *,
     events_per_task: int = 1 << 18,
     largest_truth: int = 10**7,
 ) -> EventLog:
-    """Return the log of the instances first, first + 1, …, whose histories begin at offsets.
+    """Return the log of instances whose histories begin at offsets.
 
     Parameters
     ----------
     events_per_task : int
         By default about a tenth of a second of work for a thread. Does not change a bit of the log.
     largest_truth : int
-        The most numbers of instances' own losses, or interactions, that are kept: more would rival
-        the log itself.
+        The most numbers of instances' own losses that are kept: more would rival the log itself.
     """
     count, total, arms = len(offsets) - 1, int(offsets[-1]), truth.n_arms
     try:
@@ -258,26 +233,19 @@ def draw_log(
     except (MemoryError, ValueError):
         raise InvalidInput(f"a log of {total:,} events does not fit into memory") from None
     losses = np.empty((count if count * arms <= largest_truth else 0, arms))
-    matrices = np.empty((count if count * arms**2 <= largest_truth else 0, arms, arms))
     ranges = list(cut_histories(offsets, events_per_task))
-    tasks = [(first + start, offsets[start : stop + 1] - offsets[start]) for start, stop in ranges]
-    draw = partial(_draw_histories, _as_model(truth), len(losses) > 0, len(matrices) > 0)
+    tasks = [(start, offsets[start : stop + 1] - offsets[start]) for start, stop in ranges]
+    draw = partial(_draw_histories, _as_model(truth), len(losses) > 0)
     drawn = resolve_execution(execution).map(draw, tasks, Progress("synthetic log", len(tasks)))
     for (start, stop), columns in zip(ranges, drawn, strict=True):
         events, instances = slice(offsets[start], offsets[stop]), slice(start, stop)
-        arm[events], loss[events], time[events] = columns[:3]
-        losses[instances], matrices[instances] = columns[3:]
-    planted = dataclasses.replace(
-        truth,
-        first_instance=first,
-        initial_losses=losses if len(losses) else None,
-        interactions=matrices if len(matrices) else None,
-    )
-    for column in (offsets, arm, loss, time, losses, matrices):
+        arm[events], loss[events], time[events], losses[instances] = columns
+    planted = dataclasses.replace(truth, initial_losses=losses if len(losses) else None)
+    for column in (offsets, arm, loss, time, losses):
         column.flags.writeable = False
     # Histories are in order as they are drawn; numbering and sorting them would triple the memory.
     return make_sorted_log(
-        tuple(str(number) for number in range(first, first + count)),
+        tuple(str(number) for number in range(count)),
         offsets,
         arm,
         loss,
@@ -288,7 +256,7 @@ def draw_log(
 
 
 def _draw_histories(
-    model: Model, with_losses: bool, with_matrices: bool, task: tuple[int, Ints]
+    model: Model, with_losses: bool, task: tuple[int, Ints]
 ) -> tuple[npt.NDArray[Any], ...]:
     """Draw neighbouring instances: the number of the first, and where their histories begin."""
     first, offsets = task
@@ -298,7 +266,6 @@ def _draw_histories(
         np.empty(total),
         np.empty(total),
         np.empty((count * with_losses, arms)),
-        np.empty((count * with_matrices, arms, arms)),
     )
     write_histories(model, first, offsets, *columns)
     return columns
@@ -316,23 +283,15 @@ def _as_model(truth: PlantedTruth) -> Model:
             "log_popularity": log_popularity,
             "half_life": SECONDS_PER_DAY * (truth.half_life_days or 0.0),
             "grid": truth.grid or 0.0,
-            "lowest": truth.grid_range[0],
-            "highest": truth.grid_range[1],
         }
     )
 
 
-def check_offsets(n_instances: object, events: int | str | npt.ArrayLike, seed: int) -> Ints:
+def check_offsets(n_instances: object, events: int | npt.ArrayLike) -> Ints:
     """Return where each history begins, (instances + 1,)."""
     count = whole_number("n_instances", n_instances, 1, 2**31)
     offsets = np.zeros(count + 1, np.int64)
-    if isinstance(events, str):
-        if events != "movielens":
-            raise InvalidInput(
-                f'events must be a number, one for each instance or "movielens", got {events!r}'
-            )
-        movielens_lengths(np.uint64(seed), offsets[1:])
-    elif np.ndim(events) == 0:
+    if np.ndim(events) == 0:
         offsets[1:] = whole_number("events", events, 1, 2**31)
     else:
         lengths = np.asarray(events)
@@ -357,9 +316,6 @@ def check_truth(
 ) -> PlantedTruth:
     """Return all numbers but those drawn per instance, or say what is wrong with them."""
     count = whole_number("n_arms", n_arms, 1, 10_001)
-    unknown = settings.keys() - RANGES.keys() - {"grid_range", "seed"}
-    if unknown:
-        raise InvalidInput(f"there is no setting {min(unknown)!r} of synthetic logs")
     settings["seed"] = whole_number("seed", settings.get("seed", 0))
     for name, (low, high, ends) in RANGES.items():
         absent = settings.get(name) is None and name in ("half_life_days", "grid")
@@ -376,7 +332,7 @@ def check_truth(
             f"influence fades by events or by the clock: give memory = {truth.memory} or "
             f"half_life_days = {truth.half_life_days}, not both"
         )
-    return dataclasses.replace(truth, grid_range=_check_grid_range(truth))
+    return truth
 
 
 def _check_interaction(given: Interaction | npt.ArrayLike | None, arms: int) -> Floats:
@@ -414,23 +370,6 @@ def _check_popularity(given: npt.ArrayLike | None, arms: int) -> Floats:
     popularity = popularity / popularity.sum()
     popularity.flags.writeable = False
     return popularity
-
-
-def _check_grid_range(truth: PlantedTruth) -> tuple[float, float]:
-    """Return the lowest and highest loss, both on the grid if there is one."""
-    bounds = truth.grid_range
-    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
-        raise InvalidInput(f"grid_range must be a pair of numbers, got {abbreviate(bounds)}")
-    low, high = (_in_range("grid_range", bound, -LARGEST, LARGEST, "[]") for bound in bounds)
-    if low >= high:
-        raise InvalidInput(f"grid_range must increase, got {low:g} and {high:g}")
-    if truth.grid is None:
-        return low, high
-    first, last = (math.floor(bound / truth.grid + 0.5) for bound in (low, high))
-    for bound, steps in ((low, first), (high, last)):
-        if not math.isclose(bound / truth.grid, steps, abs_tol=1e-9):
-            raise InvalidInput(f"grid_range must lie on the grid of {truth.grid:g}, got {bound:g}")
-    return first * truth.grid, last * truth.grid
 
 
 def _in_range(name: str, value: Any, low: float, high: float, ends: str) -> float:

@@ -197,7 +197,7 @@ def place_in_session(log: EventLog) -> Ints:
 def _explain(log: EventLog, columns: ControlColumns, loss: Floats, with_arms: bool) -> Floats:
     """Return what controls explain of the losses, as random effects beside the means of arms."""
     sparse = optional_module("scipy.sparse")
-    arms, weights = log.n_arms, _weigh_arms(log)
+    arms, weights = log.n_arms, weigh_arms(log)
     blocks = [weights]
     if columns.n_bases:
         event = np.repeat(np.arange(len(log)), np.diff(weights.indptr))
@@ -233,7 +233,7 @@ def _solve(gram: Any, moments: Floats) -> Floats:
     return np.linalg.solve(gram.toarray(), moments)
 
 
-def _weigh_arms(log: EventLog) -> Any:
+def weigh_arms(log: EventLog) -> Any:
     """Return the weight of every arm in every event, sparse (events, arms)."""
     table = log.membership
     rows = (table.weight, table.arm, table.offsets)
@@ -245,7 +245,7 @@ def _centre_by_arm(log: EventLog, columns: Floats) -> Floats:
     """Return columns less what arms explain of them, (events, columns)."""
     if not columns.shape[1]:
         return columns
-    weights = _weigh_arms(log)
+    weights = weigh_arms(log)
     gram = (weights.T @ weights).toarray()
     means = np.linalg.lstsq(gram, weights.T @ columns, rcond=None)[0]
     return np.asarray(columns - weights @ means)

@@ -77,9 +77,7 @@ def examine_log(
     bar.count_one()
     adjusted = adjust_losses(log, controls)
     bar.count_one()
-    base = InfluenceModel(
-        "symmetric" if every else "diagonal", drift=True, pooling="full", seed=seed
-    )
+    base = InfluenceModel("symmetric" if every else "diagonal", drift=True, pooling="full")
     choosable = ["fading", "ridge"]
     if test is not None and test.detected:
         fading = test.fading  # one value for the whole report
@@ -148,4 +146,4 @@ def _model_impact(chosen: InfluenceModel, test: InfluenceTest | None) -> Influen
     kind = chosen.interaction
     if test is not None and test.seen == (ON_THEMSELVES,):
         kind = "diagonal"
-    return InfluenceModel(kind, drift=True, pooling="full", fading=chosen.fading, seed=chosen.seed)
+    return InfluenceModel(kind, drift=True, pooling="full", fading=chosen.fading)

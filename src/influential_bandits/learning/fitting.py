@@ -1,33 +1,36 @@
-"""From a scanned log to a fitted model: the population first, then instance by instance."""
+"""From a scanned log to a fitted model: the population first, then instance by instance.
+
+How much memory a fit takes is said before it begins: K arms have m = K(K+1)/2 interactions, and the
+equations of a fit are an m × m matrix: K⁴/4 numbers, 2 GB for 180 arms. Several such matrices are
+held at a time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.execution.base import Execution
-from influential_bandits.learning.fit_memory import describe_fit
-from influential_bandits.learning.solvers.estimates import (
+from influential_bandits.execution.local import LocalExecution, resolve_execution
+from influential_bandits.free_memory import require_memory
+from influential_bandits.learning.solvers.penalised import (
     InstanceFits,
     InstanceSummary,
     Moments,
+    Penalty,
     PopulationEstimate,
-    allocate_fits,
-    average_fits,
-    average_moments,
     join_fits,
     measure_moments,
+    measure_spread,
 )
-from influential_bandits.learning.solvers.partial import estimate_population, posterior_work
-from influential_bandits.learning.solvers.penalised import Penalty
 from influential_bandits.learning.solvers.pooled import fit_pooled_instances, fit_pooled_population
-from influential_bandits.learning.solvers.separate import estimate_lone_covariance, fit_separately
-from influential_bandits.learning.statistics.design import DAY, KINDS, Design
-from influential_bandits.learning.statistics.log_scan import LogScan, sample_instances
+from influential_bandits.learning.solvers.separate import average_fits, fit_separately
+from influential_bandits.learning.statistics.design import DAY, KINDS, Design, interaction_size
+from influential_bandits.learning.statistics.log_scan import SEED, LogScan, sample_instances
 from influential_bandits.learning.statistics.random_effects import estimate_random_effects
 from influential_bandits.learning.statistics.reduction import (
     apply_to_part,
@@ -52,19 +55,18 @@ UNDETERMINED = (
     "(an entry could grow without end), and any other is not unique; shown is the limit of a tiny "
     "ridge. Set ridge > 0"
 )
-
+LEVEL_MEMORY = 0.9  # of the recent level, an exponential average of past surprises
 FEWEST_FOR_VARIANCES = 2_000  # instances of which variance components are estimated
 PAIRS_FOR_VARIANCES = 20_000_000  # of arms, in all of these instances
-
-CENTRES = 50  # instances from whose mean fit sums of squares are measured
-
-
-class PopulationFit(NamedTuple):
-    """What instances share, fitted, and how to fit the instances."""
-
-    work: Callable[[EventLog], InstanceFits]  # of the instances of a part; can be sent away
-    population: PopulationEstimate | None  # None: the mean of the instances
-    own: int  # coefficients that differ between instances: the first so many
+# Matrices held by a solution: the statistics, the same with penalty and without, the inverse and
+# its factors, what is left after eliminating initial losses and the product that it comes from;
+# with the cone, the same in its coordinates, two factors of it, and three of every Newton step.
+PLAIN, CONE = 8, 12
+MERGE = (
+    "merge rare arms into one (merge_rare_arms; --merge-arms-below), or give items the arms that "
+    "they belong to (items=, or categories= of read_log; --categories)"
+)
+TOO_LARGE = f"fit interaction='diagonal' (--interaction diagonal), or {MERGE}"
 
 
 def fit_scan(
@@ -78,66 +80,70 @@ def fit_scan(
 ) -> None:
     """Fit a model in place; pooled, it may do without standard errors."""
     try:
-        fit = fit_population(model, scan, arm_names, execution, errors)
-        if keep_instances:
-            labels, fits = fit_instances(fit.work, scan, execution)
-            store_fit(model, fit.population or _mean_population(model, scan, fits), fits, labels)
+        sample = begin_fit(model, scan, arm_names)
+        if model.pooling == "full":
+            _fit_pool(model, scan, sample, execution, errors, keep_instances)
         else:
-            _store_summary(model, fit, scan, execution)
+            _fit_each(model, scan, execution)
     except np.linalg.LinAlgError:
         raise NotApplicable(TOO_LITTLE) from None
     except MemoryError:  # somebody else took it in the meantime
-        what, instead = describe_fit(model, len(arm_names), scan.sums.instances)
-        raise NotApplicable(f"{what} takes more memory than there is: {instead}") from None
+        fit, instead = describe_fit(model, len(arm_names), scan.sums.instances)
+        raise NotApplicable(f"{fit} takes more memory than there is: {instead}") from None
 
 
-def fit_population(
-    model: LossModel,
-    scan: LogScan,
-    arm_names: tuple[str, ...],
-    execution: Execution,
-    errors: bool,
-) -> PopulationFit:
-    """Fit what all instances share, if anything."""
+def begin_fit(model: LossModel, scan: LogScan, arm_names: tuple[str, ...]) -> EventLog:
+    """Give a model what is known before its equations are solved; return a sample for variances."""
     if require_fading(model.fading).by_clock and scan.sums.without_clock:
         raise InvalidInput(NO_CLOCK)
-    design = design_of(model, scan.sums.means)
-    definite, ridge = model.interaction == "psd", float(model.ridge)
     gaps = _days_between_events(scan.sample)
-    model.design_, model.arm_names_ = design, arm_names
+    model.design_, model.arm_names_ = design_of(model, scan.sums.means), arm_names
     model.days_between_events_ = float(np.median(gaps)) if len(gaps) else None
-    model.prior_ = None
-    work: Any
-    sample = _sample_for_variances(scan.sample, len(arm_names), model.seed)
-    effects = estimate_random_effects(sample, design.baseline)
-    if model.pooling == "full":
-        shared, effects = fit_pooled_population(
-            scan, sample, design, definite, ridge, effects, execution, errors
-        )
-        model.effects_ = effects
-        options: dict[str, Any] = {"design": design, "effects": effects, "shared": shared}
-        work = partial(fit_pooled_instances, **options, errors=errors)
-        return PopulationFit(work, shared, design.n_arms)
-    model.effects_ = effects
-    if model.pooling == "partial":
-        some = sample_instances(scan.sample, model.seed)
-        shared, prior = estimate_population(some, design, definite, effects, execution)
-        model.prior_ = prior
-        return PopulationFit(posterior_work(design, definite, prior), shared, design.size)
-    penalty = Penalty(ridge, float(model.shrinkage))
+    sample = _sample_for_variances(scan.sample, len(arm_names))
+    model.effects_ = estimate_random_effects(sample, model.design_.baseline)
+    return sample
+
+
+def _fit_pool(
+    model: LossModel,
+    scan: LogScan,
+    sample: EventLog,
+    execution: Execution,
+    errors: bool,
+    keep_instances: bool,
+) -> None:
+    """Fit what all instances share, then what is their own."""
+    design, definite, ridge = model.design_, model.interaction == "psd", float(model.ridge)
+    shared, model.effects_ = fit_pooled_population(
+        scan, sample, design, definite, ridge, model.effects_, execution, errors
+    )
+    options: dict[str, Any] = {"design": design, "effects": model.effects_, "shared": shared}
+    work = partial(fit_pooled_instances, **options, errors=errors)
+    if keep_instances:
+        store_fit(model, shared, *fit_instances(work, scan, execution))
+    else:
+        _store_summary(model, work, shared, scan, execution)
+
+
+def _fit_each(model: LossModel, scan: LogScan, execution: Execution) -> None:
+    """Fit each instance alone; the population is their mean."""
+    design = model.design_
+    penalty = Penalty(float(model.ridge), float(model.shrinkage))
+    definite = model.interaction == "psd"
     work = partial(fit_separately, design=design, penalty=penalty, definite=definite)
-    return PopulationFit(work, None, design.size)
+    fits, labels = fit_instances(work, scan, execution)
+    store_fit(model, average_fits(fits, scan.sample, design, penalty), fits, labels)
 
 
-def _sample_for_variances(sample: EventLog, arms: int, seed: int) -> EventLog:
+def _sample_for_variances(sample: EventLog, arms: int) -> EventLog:
     """Return fewer instances where there are many arms, by whose number squared the time grows."""
     most = max(FEWEST_FOR_VARIANCES, PAIRS_FOR_VARIANCES // arms**2)
-    return sample if sample.n_instances <= most else sample_instances(sample, seed, most)
+    return sample if sample.n_instances <= most else sample_instances(sample, SEED, most)
 
 
 def fit_instances(
     work: Callable[[EventLog], InstanceFits], scan: LogScan, execution: Execution
-) -> tuple[list[str], InstanceFits]:
+) -> tuple[InstanceFits, list[str]]:
     """Fit the instances of all parts, and keep them all; return their labels, too."""
     with single_threaded_algebra():
         tasks = split_evenly(scan.parts, scan.chunk)
@@ -145,56 +151,37 @@ def fit_instances(
     fits = join_fits(fits for _, fits in results)
     if not np.isfinite(fits.coefficients).all():
         raise NotApplicable(TOO_LITTLE)
-    return [label for labels, _ in results for label in labels], fits
-
-
-def _mean_population(model: LossModel, scan: LogScan, fits: InstanceFits) -> PopulationEstimate:
-    """Return the mean of instances that share nothing."""
-    covariance = None
-    if len(fits.noise) == 1:
-        penalty = Penalty(float(model.ridge), float(model.shrinkage))
-        covariance = estimate_lone_covariance(scan.sample, model.design_, penalty, fits)
-    return average_fits(fits, covariance)
+    return fits, [label for labels, _ in results for label in labels]
 
 
 def _store_summary(
-    model: LossModel, fit: PopulationFit, scan: LogScan, execution: Execution
+    model: LossModel,
+    work: Callable[[EventLog], InstanceFits],
+    shared: PopulationEstimate,
+    scan: LogScan,
+    execution: Execution,
 ) -> None:
-    """Give a model its population; of the instances, what their fits add up to."""
-    size, own = model.design_.size, fit.own
+    """Give a model its population; of the instances, how many there are and how they differ."""
+    own = model.design_.n_arms
+    measure = partial(_measure_part, work=work, centre=shared.population[:own])
     with single_threaded_algebra():
-        if fit.population is None:
-            few = scan.sample.take(np.arange(min(scan.sample.n_instances, CENTRES)))
-            centre = fit.work(few).coefficients.mean(axis=0)
-        else:
-            centre = fit.population.population[:own]
-        work = partial(_measure_part, work=fit.work, centre=centre)
-        gaps = []
-
-        def in_order() -> Iterator[Moments]:
-            for moments, gap in execution.map(work, split_evenly(scan.parts, scan.chunk)):
-                gaps.append(gap)
-                yield moments
-
-        total: Moments = tree_sum(in_order())
-    mean, covariance, noise = average_moments(total, centre)
-    if not np.isfinite(covariance).all():
+        moments: Moments = tree_sum(execution.map(measure, split_evenly(scan.parts, scan.chunk)))
+    between = np.zeros_like(shared.covariance)
+    between[:own, :own] = measure_spread(moments)
+    if not np.isfinite(between).all():
         raise NotApplicable(TOO_LITTLE)
-    between = np.zeros((size, size))
-    between[:own, :own] = covariance
-    none = InstanceFits(*allocate_fits(0, size), total.undetermined == 0)
-    store_fit(model, fit.population or mean, none, [])
-    model.instance_summary_ = InstanceSummary(total.instances, noise, between)
-    model.gap_ = max(gaps)
+    none = np.zeros((0, model.design_.size))
+    store_fit(model, shared, InstanceFits(none, none, none, none[:, 0], none[:, 0], True), [])
+    model.instance_summary_ = InstanceSummary(moments.instances, shared.noise, between)
+    model.gap_ = shared.gap
 
 
 def _measure_part(
     part: Any, *, work: Callable[[EventLog], InstanceFits], centre: Floats
-) -> tuple[Moments, float]:
-    """Return what the fits of a part's instances add up to, and the largest gap."""
+) -> Moments:
+    """Return what the fits of a part's instances add up to."""
     with single_threaded_algebra():
-        fits = work(load_part(part))
-        return measure_moments(fits, centre), float(fits.gap.max(initial=0.0))
+        return measure_moments(work(load_part(part)), centre)
 
 
 def store_fit(
@@ -225,7 +212,7 @@ def design_of(model: LossModel, baseline: Floats) -> Design:
         fading.memory,
         fading.seconds,
         int(model.drift),
-        float(model.level_memory),
+        LEVEL_MEMORY,
         baseline,
     )
 
@@ -239,3 +226,39 @@ def _days_between_events(log: EventLog) -> Floats:
     ends = log.offsets[1:-1]
     inside[ends[(ends > 0) & (ends < len(log))] - 1] = False
     return gaps[inside]
+
+
+def measure_fit(
+    model: LossModel, arms: int, instances: int, execution: Execution | int | None
+) -> float:
+    """Return how many bytes a fit takes on this computer; those of a cluster are not known.
+
+    ``instances`` are those whose coefficients are kept.
+    """
+    where = resolve_execution(execution)
+    workers = where.threads if isinstance(where, LocalExecution) else 1
+    size = arms + int(model.drift) + interaction_size(KINDS[model.interaction], arms)
+    matrix = 8.0 * (size + 1) ** 2
+    solving = CONE if model.interaction == "psd" else PLAIN
+    matrices = solving * max(min(workers, instances), 1)
+    if model.pooling == "full":
+        matrices = max(solving, workers + 3)
+    columns = 8.0 * 3 * size * instances  # coefficients, the same without the cone, errors
+    return matrices * matrix + 2.0 * columns
+
+
+def require_memory_for(
+    model: LossModel, arms: int, instances: int, execution: Execution | int | None
+) -> None:
+    """Raise unless there is room for a fit."""
+    model.check_settings()
+    need = measure_fit(model, arms, instances, execution)
+    require_memory(need, *describe_fit(model, arms, instances), NotApplicable)
+
+
+def describe_fit(model: LossModel, arms: int, instances: int) -> tuple[str, str]:
+    """Return what a fit is, and what to do if it is too large."""
+    size = interaction_size(KINDS[model.interaction], arms)
+    words = f"the fit of {arms:,} arms" + (f" with {size:,} interactions" if size else "")
+    words += f" to {instances:,} instances" if instances > 1 else ""
+    return words, TOO_LARGE if size > arms else MERGE

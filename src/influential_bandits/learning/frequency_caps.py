@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from influential_bandits.execution.base import Execution
 from influential_bandits.learning.impact import Estimate, Impact, mean_regressors
+from influential_bandits.learning.logging_policy import describe_taste
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.statistics.design import (
     DAY,
@@ -30,7 +31,6 @@ from influential_bandits.learning.statistics.design import (
     Events,
     event_columns,
 )
-from influential_bandits.learning.taste_check import describe_taste
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.logs.outcome import read_outcome
 from influential_bandits.numerics.arrays import Floats, Ints
@@ -78,14 +78,14 @@ class Cap:
         """Say it as an instruction."""
         if self.showings is not None:
             others = self.showings - 1
-            what = "showing" if others == 1 else "showings"
-            return f"{self.arm}: at least {others} other {what} before the next one"
+            unit = "showing" if others == 1 else "showings"
+            return f"{self.arm}: at least {others} other {unit} before the next one"
         days = self.days or 0.0
         span = (
             "1 day" if days == 1.0 else f"{days:g} days" if days > 1.0 else f"{24 * days:g} hours"
         )
-        what = "showing" if self.times == 1 else "showings"
-        return f"{self.arm}: at most {self.times} {what} within {span}"
+        unit = "showing" if self.times == 1 else "showings"
+        return f"{self.arm}: at most {self.times} {unit} within {span}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -187,15 +187,15 @@ class Impact:
         """Say the headline, the arms and the pairs that are clear."""
         lines = [self.headline()]
         clear = sorted(
-            ((name, found) for name, found in self.arms.items() if found.sign),
+            ((name, cost) for name, cost in self.arms.items() if cost.sign),
             key=lambda pair: -abs(pair[1].value),
         )
-        lines += [f"  {name} on itself: {found}" for name, found in clear[:SHOWN]]
+        lines += [f"  {name} on itself: {cost}" for name, cost in clear[:SHOWN]]
         others = sorted(
-            ((names, found) for names, found in self.pairs.items() if found.sign),
+            ((names, cost) for names, cost in self.pairs.items() if cost.sign),
             key=lambda pair: -abs(pair[1].value),
         )
-        lines += [f"  {a} and {b}: {found}" for (a, b), found in others[:SHOWN]]
+        lines += [f"  {a} and {b}: {cost}" for (a, b), cost in others[:SHOWN]]
         return "\n".join(lines)
 
     def plot(self, ax: Axes | None = None) -> Axes:
@@ -225,7 +225,7 @@ class Impact:
 
     def _repr_html_(self) -> str:
         """Show the headline, and each arm."""
-        rows = [[name, found] for name, found in self.arms.items()]
+        rows = [[name, cost] for name, cost in self.arms.items()]
         header = ["arm", "one more showing costs the next one"]
         return make_html(self.headline(), header=header, rows=rows[:SHOWN_ARMS])
 
@@ -246,8 +246,8 @@ def measure_impact(model: InfluenceModel, log: EventLog, *, confidence: float = 
     Parameters
     ----------
     model : InfluenceModel
-        Fitted with ``pooling="full"`` or ``"partial"``; "symmetric" rather than "psd", which has no
-        arm that is liked better again and again.
+        Fitted with ``pooling="full"``; "symmetric" rather than "psd", which has no arm that is
+        liked better again and again.
     log : EventLog
         The log as it was read; the model may have been fitted to the adjusted one.
     confidence : float
@@ -273,53 +273,60 @@ def measure_impact(model: InfluenceModel, log: EventLog, *, confidence: float = 
         raise InvalidInput(
             f"log must have the arms of the model, {', '.join(model.arm_names_[:5])}, got {log!r}"
         )
-    design = model.design_
-    theta, covariance = model.population_, model.population_covariance_
-    normal = optional_module("scipy.stats").norm
-
-    def surround(value: float, variance: float, several: int = 1) -> Estimate:
-        width = math.sqrt(max(variance, 0.0)) * float(
-            normal.isf((1.0 - confidence) / (2.0 * several))
-        )
-        return Estimate(value, value - width, value + width)
-
-    def estimate(weights: Floats) -> Estimate:
-        return surround(float(weights @ theta), float(weights @ covariance @ weights))
-
-    entries = interaction_entries(design.kind, design.n_arms)
-    names = model.arm_names_
+    design, theta = model.design_, model.population_
+    typical, lost = np.zeros(design.size), np.zeros(design.size)
     shares = arm_sums(log, log.n_arms).shares
-    variances = np.diag(covariance)
-    typical, arms, pairs = np.zeros(design.size), {}, {}
-    for n, (i, j) in enumerate(entries):
-        spot = design.start + n
-        cost = surround(float(theta[spot]), float(variances[spot]), len(entries))
-        if i == j:
-            typical[spot] = shares[i]
-            arms[names[i]] = cost
-        else:
-            pairs[names[j], names[i]] = cost
-    lost = np.zeros(design.size)
+    for n, (i, j) in enumerate(interaction_entries(design.kind, design.n_arms), design.start):
+        typical[n] = shares[i] if i == j else 0.0
     lost[design.start :] = mean_regressors(design, event_columns(log), design.size)[design.start :]
     outcome = read_outcome(log.about)
     mean = float(log.loss.mean())
     level = outcome.of_loss(mean) if outcome.more_is_better else float(np.abs(log.loss).mean())
-    line = estimate(lost)
-    cost = _bend(line, theta, design, log)
+    cost = _bend(_combine(model, lost, confidence), theta, design, log)
     lengths = np.maximum(log.lengths, 1)
     owner = np.repeat(np.arange(log.n_instances), log.lengths)
     means = np.bincount(owner, log.loss, log.n_instances) / lengths
     return Impact(
         outcome.unit,
-        estimate(typical),
-        arms,
-        pairs,
+        _combine(model, typical, confidence),
+        *_list_costs(model, confidence),
         cost,
         _find_share(cost, outcome.more_is_better, level),
         str(require_fading(model.fading)),
         float(means[log.lengths > 0].std()),
         confidence,
     )
+
+
+def _list_costs(
+    model: InfluenceModel, confidence: float
+) -> tuple[dict[str, Estimate], dict[tuple[str, str], Estimate]]:
+    """Return what arms do to themselves, and to each other; intervals hold for all at once."""
+    design, names = model.design_, model.arm_names_
+    variances, arms, pairs = np.diag(model.population_covariance_), {}, {}
+    entries = interaction_entries(design.kind, design.n_arms)
+    for n, (i, j) in enumerate(entries, design.start):
+        value, variance = float(model.population_[n]), float(variances[n])
+        cost = _surround(value, variance, confidence, len(entries))
+        if i == j:
+            arms[names[i]] = cost
+        else:
+            pairs[names[j], names[i]] = cost
+    return arms, pairs
+
+
+def _combine(model: InfluenceModel, weights: Floats, confidence: float) -> Estimate:
+    """Return a weighted sum of the population's coefficients."""
+    variance = float(weights @ model.population_covariance_ @ weights)
+    return _surround(float(weights @ model.population_), variance, confidence)
+
+
+def _surround(value: float, variance: float, confidence: float, several: int = 1) -> Estimate:
+    """Return a number with the interval that so many of them hold at once."""
+    normal = optional_module("scipy.stats").norm
+    quantile = float(normal.isf((1.0 - confidence) / (2.0 * several)))
+    width = math.sqrt(max(variance, 0.0)) * quantile
+    return Estimate(value, value - width, value + width)
 
 
 def _bend(line: Estimate, theta: Floats, design: Design, log: EventLog) -> Estimate:

@@ -13,6 +13,7 @@ take out what the log shows of it, and placebo checks (see :mod:`.placebo`) look
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,17 +26,17 @@ from influential_bandits.learning.controls import (
     adjust_losses,
     build_controls,
     require_controls,
+    weigh_arms,
 )
-from influential_bandits.learning.exposures import Regressors
-from influential_bandits.learning.flip_units import draw_fitting_instances, draw_signs, make_units
+from influential_bandits.learning.exposures import Regressors, add_known_columns
 from influential_bandits.learning.influence_test_result import InfluenceTest, ScoreTest
 from influential_bandits.learning.kalman import KNOWN, Model, fit_components, with_components
-from influential_bandits.learning.known_columns import add_known_columns
-from influential_bandits.learning.pair_estimates import estimate_pairs, measure_effect
 from influential_bandits.learning.placebo import PASSES, Placebo, check_placebos
 from influential_bandits.learning.score_families import (
     Family,
+    estimate_pairs,
     fade,
+    measure_effect,
     search_common,
     search_cross,
     search_own,
@@ -45,6 +46,9 @@ from influential_bandits.learning.score_regression import (
     NO_PAIR,
     EventPasses,
     adjust_by_holm,
+    draw_fitting_instances,
+    draw_signs,
+    make_units,
     solve_semidefinite,
 )
 from influential_bandits.learning.statistics.design import (
@@ -62,7 +66,6 @@ from influential_bandits.learning.statistics.reduction import single_threaded_al
 from influential_bandits.logs.log import EventLog, change_log, require_log
 from influential_bandits.logs.merging import find_share
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.numerics.compiling import kernel
 from influential_bandits.world.fading import NO_CLOCK, Fades, Fading, require_one_fading
 
 MOST_ARMS = 100  # the Gram matrix of all pairs has about K⁴/4 entries
@@ -152,22 +155,11 @@ def influence_test(
     if not (is_real(confidence) and 0.0 < confidence < 1.0):
         raise InvalidInput(f"confidence must be a number in (0, 1), got {abbreviate(confidence)}")
     kind = SYMMETRIC if covers_all_pairs(log, all_pairs) else DIAGONAL
-    fadings = _list_fadings(log, fading)
-    names = require_controls(log, controls)
+    fadings, names = _list_fadings(log, fading), require_controls(log, controls)
     _require_testable(log, kind)
+    asked = Question(log.n_arms, kind, fadings, names, placebo, flips, seed, float(confidence))
     with single_threaded_algebra():  # several threads take longer for matrices of this size
-        return _test(
-            log,
-            kind,
-            fadings,
-            names,
-            placebo,
-            flips,
-            seed,
-            float(confidence),
-            execution,
-            progress,
-        )
+        return _test(log, asked, execution, progress)
 
 
 def covers_all_pairs(log: EventLog, all_pairs: bool | None) -> bool:
@@ -175,55 +167,68 @@ def covers_all_pairs(log: EventLog, all_pairs: bool | None) -> bool:
     return log.n_arms <= MANY_ARMS if all_pairs is None else bool(all_pairs)
 
 
+class Question(NamedTuple):
+    """What is asked of a log."""
+
+    arms: int
+    kind: int  # of pairs: arms on themselves, or on each other too
+    fadings: list[Fading]  # to try
+    controls: tuple[str, ...]
+    placebo: bool
+    flips: int
+    seed: int
+    confidence: float
+
+    @property
+    def clocks(self) -> list[Fading]:
+        """Return the memories that go by the clock."""
+        return [fading for fading in self.fadings if fading.by_clock]
+
+    @property
+    def of_pairs(self) -> list[Fading]:
+        """Return the memories with which arms are tested on each other: of many arms, two."""
+        if self.kind == DIAGONAL:
+            return []
+        if self.arms <= FEW_ARMS:
+            return self.fadings
+        first = self.fadings[:1]
+        return first + [fading for fading in self.clocks[:1] if fading not in first]
+
+    @property
+    def passes(self) -> int:
+        """Return how many passes over all events it takes."""
+        regressions = len(self.fadings) + len(self.of_pairs) + bool(self.clocks)
+        return 1 + 2 * regressions + (PASSES if self.placebo else 0)
+
+
 def _test(
-    log: EventLog,
-    kind: int,
-    fadings: list[Fading],
-    names: tuple[str, ...],
-    placebo: bool,
-    flips: int,
-    seed: int,
-    confidence: float,
-    execution: Execution | int | None,
-    progress: bool | None,
+    log: EventLog, asked: Question, execution: Execution | int | None, progress: bool | None
 ) -> InfluenceTest:
     """Make all passes over a log that was found fit to be tested."""
-    log, scale = _standardise(adjust_losses(log, names))
-    columns = build_controls(log, names, absorb=True)
-    events = event_columns(log)
-    model = _make_model(log, events)
-    labels = rank_labels(log.instances)
+    log, scale = _standardise(adjust_losses(log, asked.controls))
+    columns = build_controls(log, asked.controls, absorb=True)
+    events, model = event_columns(log), _make_model(log)
+    labels, seed = rank_labels(log.instances), np.uint64(asked.seed)
     units, keys, unit_kind = make_units(log, events, labels)
-    chosen = draw_fitting_instances(log, labels, units.order, np.uint64(seed))
+    chosen = draw_fitting_instances(log, labels, units.order, seed)
     components = fit_components(log, model, events, chosen)
     model = with_components(model, components)
-    clocks = [fading for fading in fadings if fading.by_clock]
-    second = [] if kind == DIAGONAL else _limit_fadings(fadings, log.n_arms)
-    passes = EventPasses(
-        events,
-        units,
-        1 + 2 * (len(fadings) + len(second)) + (2 if clocks else 0) + (PASSES if placebo else 0),
-        execution,
-        progress,
-    )
+    passes = EventPasses(events, units, asked.passes, execution, progress)
     x = _make_regressors(log, events, model, columns, passes)
-    signs = draw_signs(np.uint64(seed), keys, flips)
-    own = search_own(x, fadings, passes, signs)
-    cross = search_cross(x, second, own.fading, passes, signs) if second else None
-    seen = own if own.p_value <= 1.0 - confidence + ROUNDING else None
-    common = search_common(x, clocks, model, seen, passes, signs) if clocks else None
+    signs = draw_signs(seed, keys, asked.flips)
+    own, cross, common = _search_families(x, model, asked, passes, signs)
     families = [family for family in (own, cross, common) if family is not None]
     tests = _make_score_tests(families)
     clearest = min(families, key=lambda family: family.p_value)
     between = cross if clearest is cross else own  # whose effect on the error can be told
-    effect = measure_effect(between.regression, signs, confidence)
-    pairs = estimate_pairs(own, signs, confidence, log.arm_names, scale)
+    effect = measure_effect(between.regression, signs, asked.confidence)
+    pairs = estimate_pairs(own, signs, asked.confidence, log.arm_names, scale)
     if cross is not None:
-        pairs += estimate_pairs(cross, signs, confidence, log.arm_names, scale)
+        pairs += estimate_pairs(cross, signs, asked.confidence, log.arm_names, scale)
     checks: tuple[Placebo, ...] = ()
-    if placebo:
-        faded = fade(x, kind, clearest.fading)
-        checks = check_placebos(faded, passes, signs, 1.0 - confidence)
+    if asked.placebo:
+        faded = fade(x, asked.kind, clearest.fading)
+        checks = check_placebos(faded, passes, signs, 1.0 - asked.confidence)
     return InfluenceTest(
         arm_names=log.arm_names,
         n_events=log.n_events,
@@ -240,12 +245,25 @@ def _test(
         components=components._replace(noise=components.noise * scale**2),
         fading=clearest.fading,
         memories_tried=len(own.by_memory),
-        controls=names,
+        controls=asked.controls,
         placebos=checks,
-        permutations=flips,
-        confidence=confidence,
-        seed=seed,
+        permutations=asked.flips,
+        confidence=asked.confidence,
+        seed=asked.seed,
     )
+
+
+def _search_families(
+    x: Regressors, model: Model, asked: Question, passes: EventPasses, signs: Floats
+) -> tuple[Family, Family | None, Family | None]:
+    """Look for influence of arms on themselves, on each other, and on all arms alike."""
+    own, cross, common = search_own(x, asked.fadings, passes, signs), None, None
+    if asked.of_pairs:
+        cross = search_cross(x, asked.of_pairs, own.fading, passes, signs)
+    if asked.clocks:
+        seen = own if own.p_value <= 1.0 - asked.confidence + ROUNDING else None
+        common = search_common(x, asked.clocks, model, seen, passes, signs)
+    return own, cross, common
 
 
 def _list_fadings(log: EventLog, asked: Fades | None) -> list[Fading]:
@@ -268,14 +286,6 @@ def _list_fadings(log: EventLog, asked: Fades | None) -> list[Fading]:
             if shortest / 4.0 <= days <= longest
         ]
     return by_events + clocks
-
-
-def _limit_fadings(fadings: list[Fading], arms: int) -> list[Fading]:
-    """Return the memories with which arms are tested on each other: of many arms, two."""
-    if arms <= FEW_ARMS:
-        return fadings
-    clocks = [fading for fading in fadings if fading.by_clock]
-    return [fadings[0], *clocks[:1]] if fadings[0] not in clocks else clocks[:1]
 
 
 def require_few_arms(log: EventLog, all_pairs: bool) -> None:
@@ -332,11 +342,10 @@ def _standardise(log: EventLog) -> tuple[EventLog, float]:
     return change_log(log, loss=loss, about={}), scale
 
 
-def _make_model(log: EventLog, events: Events) -> Model:
+def _make_model(log: EventLog) -> Model:
     """Return the model without variances."""
-    arms = log.n_arms
-    gram, total = np.zeros((arms, arms)), np.zeros(arms)
-    add_moments(events, gram, total)
+    weights = weigh_arms(log)
+    gram, total = (weights.T @ weights).toarray(), weights.T @ log.loss
     popularity = gram.sum(axis=1) / len(log)
     baseline = solve_semidefinite(gram, total)
     if 1.0 - float(baseline @ total) / len(log) <= NEGLIGIBLE:
@@ -373,16 +382,3 @@ def _make_score_tests(families: list[Family]) -> dict[Family, ScoreTest]:
         family: ScoreTest(family.tested, family.statistic, family.p_value, holm)
         for family, holm in zip(families, adjusted, strict=True)
     }
-
-
-@kernel
-def add_moments(events: Events, gram: Floats, loss: Floats) -> None:
-    """Add Σ wwᵀ and Σ w·y of all events."""
-    for n in range(events.item.size):
-        item = events.item[n]
-        low, high = events.members[item], events.members[item + 1]
-        for p in range(low, high):
-            i, weight = events.arm[p], events.weight[p]
-            loss[i] += weight * events.loss[n]
-            for q in range(low, high):
-                gram[i, events.arm[q]] += weight * events.weight[q]

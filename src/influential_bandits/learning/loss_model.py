@@ -12,14 +12,11 @@ from influential_bandits.display import draw_bars, make_html
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
-from influential_bandits.learning.fit_memory import require_memory_for
-from influential_bandits.learning.fitting import design_of, fit_scan
+from influential_bandits.learning.fitting import design_of, fit_scan, require_memory_for
 from influential_bandits.learning.model_files import read_model, write_model
-from influential_bandits.learning.model_words import describe_levels
-from influential_bandits.learning.solvers.estimates import InstanceSummary
-from influential_bandits.learning.solvers.partial import Prior
+from influential_bandits.learning.solvers.penalised import InstanceSummary
 from influential_bandits.learning.statistics.design import Design, predict_losses
-from influential_bandits.learning.statistics.log_scan import scan_log
+from influential_bandits.learning.statistics.log_scan import SEED, scan_log
 from influential_bandits.learning.statistics.random_effects import RandomEffects
 from influential_bandits.learning.statistics.reduction import HasPartitions
 from influential_bandits.logs.log import EventLog, require_log
@@ -35,7 +32,7 @@ _base: Any = optional_module("sklearn.base")
 _validation: Any = optional_module("sklearn.utils.validation")
 
 SHOWN_ARMS = 20  # in a notebook
-POOLINGS = ("none", "partial", "full")
+POOLINGS = ("none", "full")
 
 
 class LossModel(_base.BaseEstimator):  # type: ignore[misc]
@@ -49,11 +46,9 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
     interaction: str = "none"
     fading: Fades = 1.0
     drift: bool = False
-    level_memory: float = 0.9
     ridge: float = 0.0
     shrinkage: float = 1.0
     pooling: str = "none"
-    seed: int = 0
 
     # What a fit finds.
     arm_names_: tuple[str, ...]
@@ -73,7 +68,6 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
     about_: dict[str, Any]  # kept with the model in its file: the source of the log, its mix
     design_: Design
     effects_: RandomEffects
-    prior_: Prior | None
     instance_summary_: InstanceSummary | None  # if the coefficients of each are not kept
 
     def fit(
@@ -93,8 +87,8 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
             Changes no bit.
         keep_instances : bool
             Whether to keep the coefficients of each instance. Without them memory does not grow
-            with the log: the model holds the population, and ``instance_summary_`` says how many
-            instances there are, their noise, and the covariance of their coefficients.
+            with the log: a pooled model holds the population, and ``instance_summary_`` says how
+            many instances there are, their noise, and the covariance of their coefficients.
 
         Returns
         -------
@@ -115,6 +109,10 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
         keep_instances: bool = True,
     ) -> Self:
         where = resolve_execution(execution)
+        if not keep_instances and self.pooling != "full":
+            raise InvalidInput(
+                "keep_instances=False needs pooling='full': else a model is its instances"
+            )
         if isinstance(log, EventLog) or not isinstance(log, HasPartitions):
             log = require_log(log)
         arm_names = tuple(log.arm_names)
@@ -123,7 +121,7 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
         self.outcome_ = read_outcome(log.about)
         if isinstance(log, EventLog) and (log.lengths == 0).any():
             log = log.take(np.flatnonzero(log.lengths))
-        scan = scan_log(log, self.seed, where)
+        scan = scan_log(log, SEED, where)
         fit_scan(self, scan, arm_names, where, errors=errors, keep_instances=keep_instances)
         return self
 
@@ -193,14 +191,14 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
     def _coefficients_of(self, labels: tuple[str, ...]) -> Floats:
         if labels == self.instances_:
             return self.coefficients_
-        if self.instance_summary_ is not None and self.pooling != "none":
+        if self.instance_summary_ is not None:
             return np.zeros((len(labels), 0))  # what all share is added to it
         known = {label: n for n, label in enumerate(self.instances_)}
         missing = [label for label in labels if label not in known]
         if missing and self.pooling == "none":
             raise InvalidInput(
                 f"{len(missing)} instances were not in the fit, the first is {missing[0]!r}; a "
-                "pooled model (pooling='full' or 'partial') can predict for new ones"
+                "pooled model (pooling='full') can predict for new ones"
             )
         rows = np.array([known.get(label, -1) for label in labels])
         mean = self.population_[: self.coefficients_.shape[1]]
@@ -260,7 +258,19 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
 
     def _say_in_a_line(self) -> str:
         """Return what was found, in a line."""
-        return describe_levels(self)
+        return self._describe_levels()
+
+    def _describe_levels(self) -> str:
+        """Say how many instances the model knows, and between which arms its outcome lies."""
+        outcome, losses = self.outcome_, self.initial_loss_
+        arms = sorted(range(len(losses)), key=lambda arm: outcome.of_loss(float(losses[arm])))
+        ends = " to ".join(
+            f"{outcome.of_loss(float(losses[arm])):.3g} ({self.arm_names_[arm]})"
+            for arm in dict.fromkeys((arms[0], arms[-1]))
+        )
+        summary = self.instance_summary_
+        many = len(self.instances_) if summary is None else summary.instances
+        return f"{many:,} instances, {len(losses)} arms of {ends} {outcome.unit}"
 
     def _repr_html_(self) -> str:
         """Show the settings and, once fitted, what was found arm by arm, in the log's unit."""
@@ -279,9 +289,7 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
     def check_settings(self) -> None:
         """Raise unless all settings are what they may be."""
         if not isinstance(self.pooling, str) or self.pooling not in POOLINGS:
-            raise InvalidInput(
-                f"pooling must be 'none', 'partial' or 'full', got {abbreviate(self.pooling)}"
-            )
+            raise InvalidInput(f"pooling must be 'none' or 'full', got {abbreviate(self.pooling)}")
         check_at_least("shrinkage", self.shrinkage, 0.0)
 
 
@@ -296,9 +304,3 @@ def check_at_least(name: str, value: Any, least: float) -> None:
         raise InvalidInput(
             f"{name} must be a number of at least {least:g}, got {abbreviate(value)}"
         )
-
-
-def check_share(name: str, value: Any) -> None:
-    """Raise unless a parameter lies in [0, 1)."""
-    if not is_real(value) or not 0.0 <= value < 1.0:
-        raise InvalidInput(f"{name} must lie in [0, 1), got {abbreviate(value)}")

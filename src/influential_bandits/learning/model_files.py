@@ -12,8 +12,7 @@ import numpy as np
 
 from influential_bandits.errors import InvalidInput
 from influential_bandits.files import read_json, write_json
-from influential_bandits.learning.solvers.estimates import InstanceSummary
-from influential_bandits.learning.solvers.partial import Prior
+from influential_bandits.learning.solvers.penalised import InstanceSummary
 from influential_bandits.learning.statistics.design import Design
 from influential_bandits.learning.statistics.random_effects import RandomEffects
 from influential_bandits.logs.outcome import Outcome
@@ -45,7 +44,6 @@ class FittedNumbers(msgspec.Struct, kw_only=True):
     days_between_events_: NotNegative | None
     outcome_: Outcome
     effects_: RandomEffects
-    prior_: Prior | None
     instance_summary_: InstanceSummary | None
     about_: dict[str, Any]
 

@@ -59,9 +59,9 @@ class Misfit(NamedTuple):
     totals: Floats  # (4,): of all arms together, before a power is taken
 
 
-def change_memory(keep: Any) -> tuple[Any, Any]:
+def change_memory(keep: float) -> tuple[float, float]:
     """Return what a longer and a shorter memory keep where this one keeps so much."""
-    if np.all(np.asarray(keep) == 1.0):
+    if keep == 1.0:
         return keep * LASTING[0], keep * LASTING[1]
     return keep**LONGER, keep**SHORTER
 
@@ -190,7 +190,7 @@ def subtract_past(
 
 
 def own_exposures(
-    schedule: Ints | None, mix: Floats, keep: Floats, by_clock: bool, rounds: int
+    schedule: Ints | None, mix: Floats, keep: float, by_clock: bool, rounds: int
 ) -> tuple[Floats, Floats]:
     """Return the first three regressors of a plan, per round, and those of all arms together.
 
@@ -209,7 +209,7 @@ def own_exposures(
 
 
 def count_roots(
-    schedule: Ints | None, mix: Floats, keep: Floats, by_clock: bool, rounds: int
+    schedule: Ints | None, mix: Floats, keep: float, by_clock: bool, rounds: int
 ) -> Floats:
     """Return what a round of a plan meets of the roots of exposures, (arms, arms)."""
     scale = math.sqrt(_unit(keep, by_clock))
@@ -219,13 +219,13 @@ def count_roots(
     return scale * alone * np.outer(mix, np.sqrt(mix))
 
 
-def _unit(keep: Floats, by_clock: bool) -> float:
+def _unit(keep: float, by_clock: bool) -> float:
     """Return how much of a pull the next round meets, where a count says keep of it."""
-    return 1.0 if by_clock else 1.0 / float(keep[0])
+    return 1.0 if by_clock else 1.0 / keep
 
 
 @kernel
-def _add_roots(schedule: Ints, keep: Floats, rounds: int, arms: int) -> Floats:
+def _add_roots(schedule: Ints, keep: float, rounds: int, arms: int) -> Floats:
     """Return the mean over rounds of the root of each arm's count, by the arm of the round."""
     counts, out = np.zeros(arms), np.zeros((arms, arms))
     for n in range(rounds):
@@ -234,13 +234,13 @@ def _add_roots(schedule: Ints, keep: Floats, rounds: int, arms: int) -> Floats:
             out[i, j] += math.sqrt(counts[j]) / rounds
         counts[i] += 1.0
         for j in range(arms):
-            counts[j] *= keep[n % keep.size]
+            counts[j] *= keep
     return out
 
 
 @kernel
 def _add_own(
-    schedule: Ints, keep: Floats, rounds: int, arms: int, power: int
+    schedule: Ints, keep: float, rounds: int, arms: int, power: int
 ) -> tuple[float, float]:
     """Return how often the arm of a round was met lately, to a power, and how often all arms."""
     counts, own, total = np.zeros(arms), 0.0, 0.0
@@ -250,5 +250,5 @@ def _add_own(
         total += counts.sum() / rounds
         counts[i] += 1.0
         for j in range(arms):
-            counts[j] *= keep[n % keep.size]
+            counts[j] *= keep
     return own, total

@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from influential_bandits.checks import abbreviate, is_real, whole_number
+from influential_bandits.checks import abbreviate, is_real
 from influential_bandits.display import draw_matrix
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning.loss_model import (
     LossModel,
     check_at_least,
-    check_share,
     require_fitted,
-)
-from influential_bandits.learning.model_words import (
-    describe_influence,
-    describe_levels,
-    list_influences,
 )
 from influential_bandits.learning.statistics.design import (
     KINDS,
@@ -32,6 +26,7 @@ from influential_bandits.packages import optional_module
 from influential_bandits.policies.fleet.fleet import Fleet
 from influential_bandits.policies.foresight.policy import Foresight
 from influential_bandits.policies.foresight.prior import LossPrior, in_order, place, unknowns
+from influential_bandits.summaries.interval_text import tell_apart
 from influential_bandits.world.fading import Fades, require_fading, require_one_fading
 from influential_bandits.world.instance import Instance
 from influential_bandits.world.noise import GaussianNoise
@@ -41,6 +36,7 @@ if TYPE_CHECKING:
 
 
 SHOWN_COLUMNS = 8  # arms whose influence is shown in a notebook
+SHOWN_INFLUENCES = 8  # in words
 
 
 class StationaryModel(LossModel):
@@ -51,9 +47,9 @@ class StationaryModel(LossModel):
     shrinkage : float
         Pseudo-events that pull each arm's mean towards the instance's own. 0 gives plain means, as
         in the paper (an arm never met gets the instance's mean).
-    pooling : "none", "partial" or "full"
-        Other than "none": arms' means of all instances are shared as far as the log calls for
-        (random effects).
+    pooling : "none" or "full"
+        "full": arms' means of all instances are shared as far as the log calls for (random
+        effects).
 
     Examples
     --------
@@ -73,8 +69,6 @@ class DriftModel(LossModel):
 
     Parameters
     ----------
-    level_memory : float in [0, 1)
-        Of the exponential average of past surprises.
     shrinkage, pooling
         As in :class:`StationaryModel`.
 
@@ -89,10 +83,7 @@ class DriftModel(LossModel):
 
     drift = True
 
-    def __init__(
-        self, level_memory: float = 0.9, shrinkage: float = 1.0, pooling: str = "none"
-    ) -> None:
-        self.level_memory = level_memory
+    def __init__(self, shrinkage: float = 1.0, pooling: str = "none") -> None:
         self.shrinkage = shrinkage
         self.pooling = pooling
 
@@ -100,11 +91,6 @@ class DriftModel(LossModel):
     def level_coefficients_(self) -> Floats:
         """How much of the recent level carries over, (instances,)."""
         return self.coefficients_[:, self.design_.n_arms]
-
-    def check_settings(self) -> None:
-        """Raise unless all settings are what they may be."""
-        super().check_settings()
-        check_share("level_memory", self.level_memory)
 
 
 class InfluenceModel(LossModel):
@@ -124,14 +110,10 @@ class InfluenceModel(LossModel):
     ridge : float
         Pseudo-events of average counts that pull every entry of A towards zero. With 0 the log has
         to determine A; if it does not, ``status_`` says so.
-    pooling : "none", "partial" or "full"
+    pooling : "none" or "full"
         "none": each instance has its own A. "full": one A for all, initial losses of each.
-        "partial": the population gives a prior, each instance its own posterior (empirical Bayes),
-        and ``ridge`` is not used.
-    level_memory, shrinkage
-        As in :class:`DriftModel`.
-    seed : int
-        Of the instances that a partial pool's prior is estimated from.
+    shrinkage
+        As in :class:`StationaryModel`.
 
     Examples
     --------
@@ -153,18 +135,14 @@ class InfluenceModel(LossModel):
         drift: bool = False,
         ridge: float = 1.0,
         pooling: str = "none",
-        level_memory: float = 0.9,
         shrinkage: float = 1.0,
-        seed: int = 0,
     ) -> None:
         self.interaction = interaction
         self.fading = fading
         self.drift = drift
         self.ridge = ridge
         self.pooling = pooling
-        self.level_memory = level_memory
         self.shrinkage = shrinkage
-        self.seed = seed
 
     def check_settings(self) -> None:
         """Raise unless all settings are what they may be."""
@@ -176,10 +154,8 @@ class InfluenceModel(LossModel):
             )
         require_one_fading(self.fading)
         check_at_least("ridge", self.ridge, 0.0)
-        check_share("level_memory", self.level_memory)
         if not isinstance(self.drift, (bool, np.bool_)):
             raise InvalidInput(f"drift must be True or False, got {self.drift!r}")
-        whole_number("seed", self.seed)
 
     @property
     def interaction_(self) -> Floats:
@@ -206,14 +182,47 @@ class InfluenceModel(LossModel):
 
     def __str__(self) -> str:
         """Say what was found, in the unit of the log."""
-        return describe_influence(self) if self.__sklearn_is_fitted__() else repr(self)
+        if not self.__sklearn_is_fitted__():
+            return repr(self)
+        drift = "on" if self.drift else "off"
+        kind = f"{self.interaction} interaction of {len(self.arm_names_)} arms"
+        fit = f"ridge {self.ridge:g}, drift {drift}, noise {self.noise().sigma:.3g}; {self.status_}"
+        unit = self.outcome_.unit
+        lines = [
+            f"{kind}, {require_fading(self.fading)}, {fit}",
+            f"{self._describe_levels()} before any influence.",
+            f"Strongest influences, in {unit}: what one more showing costs the next (− gives it)",
+        ]
+        for names, value, interval in self._list_influences(SHOWN_INFLUENCES):
+            lines.append(f"  {names:40} {value}  {interval}".rstrip())
+        return "\n".join(lines)
 
     def _say_in_a_line(self) -> str:
-        ((arms, value, interval),) = list_influences(self, 1)
+        ((arms, value, interval),) = self._list_influences(1)
         return (
-            f"{describe_levels(self)}; {arms}: one more showing costs the next {value} "
+            f"{self._describe_levels()}; {arms}: one more showing costs the next {value} "
             f"{interval} {self.outcome_.unit}; {require_fading(self.fading)}"
         )
+
+    def _list_influences(self, most: int) -> list[tuple[str, str, str]]:
+        """Return the strongest entries of the interaction: arms, value and interval."""
+        matrix, names = self.interaction_, self.arm_names_
+        low, high = self.interval()["interaction"]
+        rows, columns = np.tril_indices(len(matrix))
+        if self.interaction == "diagonal":  # nothing is known of pairs
+            rows, columns = np.diag_indices(len(matrix))
+        order = np.argsort(-np.abs(matrix[rows, columns]), kind="stable")[:most]
+        influences = []
+        for i, j in zip(rows[order].tolist(), columns[order].tolist(), strict=True):
+            arms = f"{names[i]} on itself" if i == j else f"{names[i]} and {names[j]}"
+            entry = (float(matrix[i, j]), float(low[i, j]), float(high[i, j]))
+            if not np.isfinite(entry).all():  # a fit for predictions alone
+                influences.append((arms, f"{entry[0]:+.2g}", ""))
+                continue
+            value, below, above = tell_apart(*entry, "+.2g")
+            note = explain_end(*entry)
+            influences.append((arms, value, f"({below} … {above}{note and '; ' + note})"))
+        return influences
 
     def _tabulate(self) -> tuple[list[str], list[list[str]]]:
         header, rows = super()._tabulate()
@@ -328,12 +337,13 @@ class InfluenceModel(LossModel):
         self,
         instance: object = None,
         arm_names: Sequence[str] | None = None,
-        days_between_rounds: float | None = None,
     ) -> LossPrior:
         """Return what the log says about (l1, A), for a policy to start from.
 
-        Without a label it is about an instance that the log has not met: as unsure as the
-        population, and as far from it as instances differ. A log of one instance is about that one.
+        For memory by the clock it hands over the half-life, in hours, and the policy is told times,
+        as in ``Agent.pull(at=…)``. Without a label it is about an instance that the log has not
+        met: as unsure as the population, and as far from it as instances differ. A log of one
+        instance is about that one.
 
         Parameters
         ----------
@@ -342,10 +352,6 @@ class InfluenceModel(LossModel):
         arm_names : sequence of str, optional
             The arms in the order in which the policy is to number them; by default that of the log,
             ``arm_names_``.
-        days_between_rounds : float, optional
-            For memory by the clock, where the policy is to count rounds: how long a round lasts, as
-            in :meth:`instance`. By default the prior hands over the half-life, in hours, and the
-            policy is told times, as in ``Agent.pull(at=…)``.
 
         Examples
         --------
@@ -354,7 +360,6 @@ class InfluenceModel(LossModel):
         >>> ib.Foresight(prior=ib.InfluenceModel(ridge=0.01).fit(log).prior()).prior
         LossPrior(2 arms, sigma 1.0..., memory 1.0)
         """
-        world = self._world_for_policy(instance, days_between_rounds)
         if instance is None:
             covariance = self.population_covariance_
             if self.instance_summary_ is not None:
@@ -368,31 +373,18 @@ class InfluenceModel(LossModel):
                 covariance = covariance + np.diag(unknown)
         else:
             covariance = np.diag(self.standard_errors_[self.row(instance)] ** 2)
-        covariance = covariance * self._scale_by_clock(world)
-        return self._in_order_of_arms(world, covariance, self.noise(instance).sigma, arm_names)
+        return self._in_order_of_arms(instance, covariance, arm_names)
 
-    def _world_for_policy(self, instance: object, days_between_rounds: float | None) -> Instance:
-        """Return the learned world: by the clock, unless rounds have a length."""
-        by_clock = require_fading(self.fading).by_clock and days_between_rounds is None
-        return self.instance(instance, days_between_rounds, without_drift=True, by_clock=by_clock)
-
-    def fleet(
-        self,
-        arm_names: Sequence[str] | None = None,
-        days_between_rounds: float | None = None,
-        *,
-        history: bool = False,
-    ) -> Fleet:
+    def fleet(self, arm_names: Sequence[str] | None = None, *, history: bool = False) -> Fleet:
         """Return a fleet that starts from what the log says about the population.
+
+        For memory by the clock it has the half-life, and is told times, as in
+        ``Fleet.pull(user, at=…)``.
 
         Parameters
         ----------
         arm_names : sequence of str, optional
             The arms in the order in which the fleet is to number them; by default that of the log.
-        days_between_rounds : float, optional
-            For memory by the clock, where the fleet is to count rounds: how long a round of a user
-            lasts, as in :meth:`instance`. By default it has the half-life, and is told times, as in
-            ``Fleet.pull(user, at=…)``.
         history : bool
             Keep every loss, for :meth:`Fleet.to_log`.
 
@@ -406,34 +398,23 @@ class InfluenceModel(LossModel):
         if self.pooling == "none":
             raise NotApplicable(
                 "a fleet starts from what instances have in common, and this model was fitted to "
-                "each alone; fit with pooling='full' or 'partial'"
+                "each alone; fit with pooling='full'"
             )
-        world = self._world_for_policy(None, days_between_rounds)
-        covariance = self.population_covariance_ * self._scale_by_clock(world)
-        sigma = self.noise().sigma
-        taste = sigma * math.sqrt(self.effects_.arm + self.effects_.common)
-        if self.prior_ is not None:
-            taste = math.sqrt(self.prior_.arm + self.prior_.common)
-        prior = self._in_order_of_arms(world, covariance, sigma, arm_names, taste)
+        taste = self.noise().sigma * math.sqrt(self.effects_.arm + self.effects_.common)
+        prior = self._in_order_of_arms(None, self.population_covariance_, arm_names, taste)
         names = self.arm_names_ if arm_names is None else tuple(arm_names)
         return Fleet(Foresight(prior=prior), arms=names, history=history)
 
-    def _scale_by_clock(self, world: Instance) -> Floats:
-        """Return what covariances are multiplied with: by rounds, the next one meets γ·A."""
-        scale = np.ones(self.design_.size)
-        if require_fading(self.fading).by_clock:
-            scale[self.design_.start :] = world.memory
-        return np.outer(scale, scale)
-
     def _in_order_of_arms(
         self,
-        world: Instance,
+        instance: object,
         covariance: Floats,
-        sigma: float,
         arm_names: Sequence[str] | None,
         taste: float = 0.0,
     ) -> LossPrior:
         """Return (l1, A) with a covariance of coefficients, arms in the order wanted."""
+        by_clock = require_fading(self.fading).by_clock
+        world = self.instance(instance, without_drift=True, by_clock=by_clock)
         names = list(self.arm_names_ if arm_names is None else arm_names)
         if sorted(names) != sorted(self.arm_names_):
             raise InvalidInput(f"arm_names must be those of the log in some order, got {names}")
@@ -452,7 +433,7 @@ class InfluenceModel(LossModel):
         return LossPrior(
             in_order(matrix, np.asarray(world.initial_loss)[wanted]),
             spread,
-            sigma,
+            self.noise(instance).sigma,
             memory=world.memory,
             half_life=world.half_life,
             taste=taste,
@@ -466,3 +447,16 @@ class InfluenceModel(LossModel):
         if instance is None:
             return GaussianNoise(float(np.sqrt(np.mean(self.noise_**2))))
         return GaussianNoise(float(self.noise_[self.row(instance)]))
+
+
+def explain_end(value: float, low: float, high: float) -> str:
+    """Say why an entry of a fitted interaction is an end of its own interval; nothing if it is not.
+
+    Intervals of a positive semi-definite fit are those of the symmetric one, as far as the
+    condition allows: the estimate may be the most that it allows.
+    """
+    if low == high:
+        return "no interval"
+    if value in (low, high):
+        return "held at an end by the condition that the matrix is positive semi-definite"
+    return ""

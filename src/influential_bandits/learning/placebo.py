@@ -8,7 +8,6 @@ same holds if the first loss of an arm, before any repeat is possible, goes with
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from influential_bandits.learning.score_regression import (
     ScoreRegression,
     find_p_value,
 )
-from influential_bandits.learning.statistics.design import Events
+from influential_bandits.learning.statistics.design import Events, read_only
 from influential_bandits.numerics.arrays import Floats, Ints
 
 PASSES = 8  # over all events
@@ -162,17 +161,11 @@ def _turn(events: Events) -> tuple[Events, Ints]:
     backwards = _reverse(events.offsets)
     time = -events.time[backwards] if len(events.time) else events.time
     turned = events._replace(
-        item=_read_only(events.item[backwards]),
-        loss=_read_only(events.loss[backwards]),
-        time=_read_only(time),
+        item=read_only(events.item[backwards]),
+        loss=read_only(events.loss[backwards]),
+        time=read_only(time),
     )
     return turned, backwards
-
-
-def _read_only(column: Any) -> Any:
-    """Return the column, not to be written to, as compiled code has it from the log."""
-    column.flags.writeable = False
-    return column
 
 
 def _reverse(offsets: Ints) -> Ints:

@@ -38,23 +38,22 @@ class Plan:
     shares : Shares or None
         The least and the most share that each arm was to have, if that was asked for.
     loss, logged_loss : float
-        Expected loss per round of the plan, and of what it is compared with: the log as it was,
-        or, where no log is known or ``logged_mix`` is given, arms drawn at random by the model.
-    as_logged : bool
-        Whether that is the log as it was.
-    mean_loss, modelled_loss : float or None
+        Expected loss per round of the plan, and of the log as it was, for as many rounds at the
+        same pace.
+    mean_loss, modelled_loss : float
         Mean loss of the log, and what the model says that its rounds lose if all are as the
-        population. None without a log.
-    calibrated : bool or None
+        population.
+    calibrated : bool
         Whether they are the same, but for chance. If not, choices follow taste or past losses.
     gain, low, high : float
         Loss saved per round, and an interval of 95 % or more: all that some judge holds for
-        possible. Cross-fitted where the log is known: each half of it judges the plan that the
-        other half made, so that a plan which only suits the noise of its own half shows no gain.
+        possible. Cross-fitted: each half of the log judges the plan that the other half made, so
+        that a plan which only suits the noise of its own half shows no gain.
     gain_from_arms, gain_from_spacing : float
         Parts of the gain: from other arms, and from the order in which they are played, each
         compared with a random order.
     cross_fitted : bool
+        Whether there were halves to judge: of a pooled model, and of instances enough.
     promise : float
         What it gains per round at least: all judges agree on it, and by chance one plan of 1,000
         delivers less, so that of 200 plans none is expected to. Nothing is promised if it is not
@@ -65,8 +64,7 @@ class Plan:
     room : float or None
         By how much another plan with these shares could be better per round in the learned world,
         at most: 0 is a proved optimum. None where no proof is known (indefinite interactions,
-        sessions, equations that are too ill-conditioned).
-    rounds_per_session : int or None
+        equations that are too ill-conditioned).
     warnings : tuple of str
 
     Examples
@@ -85,15 +83,13 @@ class Plan:
     horizon: int
     mix: Floats
     schedule: Ints | None
-    rounds_per_session: int | None
     logged_mix: Floats
     shares: Shares | None
     loss: float
     logged_loss: float
-    as_logged: bool
-    mean_loss: float | None
-    modelled_loss: float | None
-    calibrated: bool | None
+    mean_loss: float
+    modelled_loss: float
+    calibrated: bool
     gain: float
     low: float
     high: float
@@ -104,11 +100,6 @@ class Plan:
     room: float | None
     supported: bool
     warnings: tuple[str, ...]
-
-    @property
-    def compared_with(self) -> str:
-        """What the gain is over, in words."""
-        return "the log as it was" if self.as_logged else "random draws of the logged mix"
 
     @property
     def relative_gain(self) -> float | None:
@@ -148,9 +139,9 @@ class Plan:
         gain, low, high = tell_apart(self.gain, self.low, self.high, ".4g")
         planned, logged = per_round(self.loss), per_round(self.logged_loss)
         expected = (
-            f"Expected gain over {self.compared_with}, {judges}: {gain} {unit} per round"
+            f"Expected gain over the log as it was, {judges}: {gain} {unit} per round"
             f"{self.outcome.in_percent(self.gain, self.logged_loss)} (95 % interval {low} … "
-            f"{high}; {self.compared_with} {logged:.4g}, plan {planned:.4g})"
+            f"{high}; the log as it was {logged:.4g}, plan {planned:.4g})"
         )
         lines = [expected]
         if self.supported:
@@ -168,15 +159,13 @@ class Plan:
             others = "other plan" if self.shares is None else "other plan with these shares"
             beyond = f"by more than {self.room:.2g} {unit} per round" if self.room > 0.0 else ""
             lines.append(f"By the model, no {others} is better {beyond}".rstrip() + " (proved).")
-        if self.mean_loss is not None and self.modelled_loss is not None:
+        verdict = "the same but for chance"
+        if not self.calibrated:
             verdict = "not the same: choices know more"
-            if self.calibrated:
-                verdict = "the same but for chance"
-            lines.append(
-                f"Check: the log had {per_round(self.mean_loss):.4g} {unit} per round; by the "
-                f"model, its rounds have {per_round(self.modelled_loss):.4g} if all are alike "
-                f"({verdict})."
-            )
+        lines.append(
+            f"Check: the log had {per_round(self.mean_loss):.4g} {unit} per round; by the model, "
+            f"its rounds have {per_round(self.modelled_loss):.4g} if all are alike ({verdict})."
+        )
         return lines
 
     def _share_in_words(self, arm: int) -> str:
@@ -223,14 +212,8 @@ class Plan:
     def _order_in_words(self) -> list[str]:
         if self.schedule is None:
             return []
-        names = [self.arm_names[i] for i in self.schedule[:12]]
-        size = self.rounds_per_session
-        if size is None:
-            text = ", ".join(names)
-            return [f"In this order, repeating after {len(self.schedule)}: {text}, …"]
-        parts = [", ".join(names[n : n + size]) for n in range(0, len(names), size)]
-        text = f"In this order, session by session of {size} rounds, repeating after "
-        return [f"{text}{len(self.schedule)}: {'; '.join(parts)}, …"]
+        names = ", ".join(self.arm_names[i] for i in self.schedule[:12])
+        return [f"In this order, repeating after {len(self.schedule)}: {names}, …"]
 
     def _shares_by_name(self) -> dict[str, list[float]] | None:
         """Return the shares that were asked for; arms that may have any are left out."""
@@ -248,12 +231,10 @@ class Plan:
             "schedule": None
             if self.schedule is None
             else [self.arm_names[i] for i in self.schedule.tolist()],
-            "rounds_per_session": self.rounds_per_session,
             "shares": self._shares_by_name(),
             "logged_mix": dict(zip(self.arm_names, self.logged_mix.tolist(), strict=True)),
             "loss": self.loss,
             "logged_loss": self.logged_loss,
-            "as_logged": self.as_logged,
             "mean_loss": self.mean_loss,
             "modelled_loss": self.modelled_loss,
             "calibrated": self.calibrated,

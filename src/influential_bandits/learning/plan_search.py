@@ -6,12 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from influential_bandits.checks import whole_number
-from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
-from influential_bandits.learning.loss_model import check_at_least
+from influential_bandits.errors import NotCertified
+from influential_bandits.learning.logging_policy import LoggedRounds
 from influential_bandits.learning.model_misfit import count_roots, own_exposures
 from influential_bandits.learning.models import InfluenceModel
-from influential_bandits.learning.plan_judges import Comparison
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import kernel
 from influential_bandits.optima.bounded import Shares, bounded_optimum
@@ -22,48 +20,50 @@ from influential_bandits.optima.schedules import search_schedule
 from influential_bandits.world.fading import require_fading
 from influential_bandits.world.instance import Instance
 
+LONGEST = 240  # rounds of a schedule, after which it repeats
 LONG_RUN = 100_000  # rounds after which the start no longer shows
 
 
 class Pace(NamedTuple):
     """How fast influence fades from round to round."""
 
-    keep: Floats  # (rounds,): what is left from a round to the next, repeated
+    keep: float  # what is left from a round to the next
     scale: float  # of A: by rounds, the next round meets all of it, by the clock keep·A
     by_clock: bool = False
 
     @property
     def lasting(self) -> bool:
         """Tell whether nothing fades, so that the order does not matter."""
-        return bool((self.keep == 1.0).all())
+        return self.keep == 1.0
 
 
-def find_pace(model: InfluenceModel, memory: float, rounds: object, days: object) -> Pace:
-    """Return how influence fades: from round to round, or in sessions by the clock."""
-    fading = require_fading(model.fading)
-    if rounds is None and days is None:
-        if fading.by_clock:
-            return Pace(np.full(1, memory), 1.0, True)
-        return Pace(np.full(1, memory), 1.0 / memory)
-    if not fading.by_clock:
-        raise NotApplicable(
-            "sessions are for influence that fades by the clock, and this model's fades by events: "
-            "fit it with fading=Fading(half_life=48), or another number of hours"
-        )
-    if rounds is None or days is None:
-        raise InvalidInput("give rounds_per_session and days_between_sessions, both or none")
-    size = whole_number("rounds_per_session", rounds, 1, LONG_RUN)
-    check_at_least("days_between_sessions", days, 0.0)
-    keep = np.full(size, memory)
-    keep[-1] = fading.left_after(float(days))  # type: ignore[arg-type]
-    return Pace(keep, 1.0, True)
+def find_pace(model: InfluenceModel, memory: float) -> Pace:
+    """Return how influence fades from round to round, of which so much of it is left."""
+    by_clock = require_fading(model.fading).by_clock
+    return Pace(memory, 1.0 if by_clock else 1.0 / memory, by_clock)
 
 
 class Candidate(NamedTuple):
-    """A plan, and what there is to judge of it."""
+    """A plan, as weights of initial losses and influence, to compare with the log as it was."""
 
-    schedule: Ints | None
-    comparison: Comparison
+    schedule: Ints | None  # None: the order does not matter
+    mix: Floats  # (arms,)
+    pairs: Floats  # (arms, arms): how much of A_ij a round of the plan meets
+    past: float  # how many faded pulls a round meets, on average
+    own: Floats  # (3,): what a round of the plan meets of the regressors of a richer model
+    totals: Floats  # (3,): the same of all arms together
+    roots: Floats  # (arms, arms): what it meets of the roots of exposures, for the fourth
+
+    def baseline_pairs(self, logged: LoggedRounds) -> Floats:
+        """Return what the log's rounds meet, had they the horizon and the pace of the plan."""
+        return logged.pairs + self.past * logged.squares - logged.shuffled
+
+    def spacing_pairs(self, logged: LoggedRounds) -> Floats:
+        """Return what better spacing takes away: of both, against a random order."""
+        if self.schedule is None:
+            return np.zeros_like(self.pairs)
+        saved = self.past * np.outer(self.mix, self.mix) - self.pairs
+        return saved + logged.pairs - logged.shuffled
 
 
 class Search(NamedTuple):
@@ -72,9 +72,6 @@ class Search(NamedTuple):
     kind: str  # of interaction
     pace: Pace
     horizon: int
-    longest: int
-    other_mix: Floats  # to compare with
-    as_logged: bool  # the log as it was, instead
     arm_names: tuple[str, ...] = ()
     shares: Shares | None = None  # that arms may have
 
@@ -88,19 +85,20 @@ class Search(NamedTuple):
             # lies before a round.
             pairs = 0.5 * self.horizon * np.outer(mix, mix) - 0.5 * np.diag(mix)
             past = 0.5 * (self.horizon - 1.0)
-            return Candidate(None, self._compare(None, mix, pairs, past))
+            return self._describe(None, mix, pairs, past)
         keep, rounds = self.pace.keep, min(self.horizon, LONG_RUN)
-        length, repeats = self._length()
+        length, repeats = min(self.horizon, LONGEST), self.horizon > LONGEST
         strength = self.pace.scale * matrix
-        schedule = search_schedule(strength, initial_loss, keep, length, repeats=repeats)
+        paces = np.full(1, keep)
+        schedule = search_schedule(strength, initial_loss, paces, length, repeats=repeats)
         if self.shares is not None:
             ends = count_rounds(self.shares, length, self.arm_names)
             schedule = search_bounded_schedule(
-                strength, initial_loss, keep, schedule, *ends, repeats=repeats
+                strength, initial_loss, paces, schedule, *ends, repeats=repeats
             )
         pairs, past = add_pairs(schedule, keep, rounds, len(initial_loss))
         mix, scale = np.bincount(schedule, minlength=len(initial_loss)) / length, self.pace.scale
-        return Candidate(schedule, self._compare(schedule, mix, scale * pairs, scale * past))
+        return self._describe(schedule, mix, scale * pairs, scale * past)
 
     def _best_counts(self, world: Instance) -> Floats:
         """Return the best counts where the order does not matter."""
@@ -113,22 +111,22 @@ class Search(NamedTuple):
     ) -> float | None:
         """Return by how much another plan could be better in this world, per round, at most.
 
-        None where no proof is known: for indefinite worlds, sessions, and where equations are too
+        None where no proof is known: for indefinite worlds, and where equations are too
         ill-conditioned.
         """
         if best.schedule is None:
             return 0.0
-        keep, matrix = float(self.pace.keep[0]), self._admissible(interaction)
+        keep, matrix = self.pace.keep, self._admissible(interaction)
         scale = keep * self.pace.scale
         world = Instance(scale * matrix, initial_loss, memory=keep, definite=False)
-        if len(self.pace.keep) > 1 or not world.definite:
+        if not world.definite:
             return None
         rounds = min(self.horizon, LONG_RUN)
         played = np.bincount(np.resize(best.schedule, rounds), minlength=len(matrix)) / rounds
         shares = self.shares
         if shares is not None:  # repeats that are cut off in the end may miss them by a little
             shares = Shares(np.minimum(shares.least, played), np.maximum(shares.most, played))
-        met = (best.comparison.pairs * matrix).sum()
+        met = (best.pairs * matrix).sum()
         loss = float(initial_loss @ played + met)
         try:
             return max(loss - fading_lower_bound(world, rounds, shares=shares), 0.0)
@@ -144,34 +142,18 @@ class Search(NamedTuple):
         little different does not.
         """
         matrix = self._admissible(interaction)
-        losses = [
-            float(initial_loss @ found.comparison.mix + (found.comparison.pairs * matrix).sum())
-            for found in plans
-        ]
+        losses = [float(initial_loss @ plan.mix + (plan.pairs * matrix).sum()) for plan in plans]
         best = int(np.argmin(losses))
         return plans[best if losses[best] < losses[0] - 1e-9 * abs(losses[0]) else 0]
 
-    def _compare(
+    def _describe(
         self, schedule: Ints | None, mix: Floats, pairs: Floats, past: float
-    ) -> Comparison:
-        """Return a plan beside what it is compared with."""
+    ) -> Candidate:
+        """Return a plan with what its rounds meet of the regressors of a richer model."""
         rounds = min(self.horizon, LONG_RUN)
-        rounds_as_played = (schedule, mix, self.pace.keep, self.pace.by_clock, rounds)
-        other, order_matters = (self.other_mix, self.as_logged), schedule is not None
-        met = (*own_exposures(*rounds_as_played), count_roots(*rounds_as_played))
-        return Comparison(mix, pairs, past, *other, order_matters, *met)
-
-    def _length(self) -> tuple[int, bool]:
-        """Return how long a schedule is, and whether it repeats: after whole sessions."""
-        size = len(self.pace.keep)
-        if self.horizon <= self.longest:
-            return self.horizon, False
-        if size > self.longest:
-            raise InvalidInput(
-                f"a schedule repeats after whole sessions: longest must be at least {size}, "
-                f"got {self.longest}"
-            )
-        return self.longest // size * size, True
+        as_played = (schedule, mix, self.pace.keep, self.pace.by_clock, rounds)
+        own, totals = own_exposures(*as_played)
+        return Candidate(schedule, mix, pairs, past, own, totals, count_roots(*as_played))
 
     def _admissible(self, matrix: Floats) -> Floats:
         """Return the matrix as the model's kind of interaction has it."""
@@ -184,7 +166,7 @@ class Search(NamedTuple):
 
 
 @kernel
-def add_pairs(schedule: Ints, keep: Floats, rounds: int, arms: int) -> tuple[Floats, float]:
+def add_pairs(schedule: Ints, keep: float, rounds: int, arms: int) -> tuple[Floats, float]:
     """Return how much of pair (i, j) a repeated schedule meets per round, and of all pulls.
 
     From a fresh start, in units in which a pull counts keep after one round.
@@ -198,5 +180,5 @@ def add_pairs(schedule: Ints, keep: Floats, rounds: int, arms: int) -> tuple[Flo
             past += counts[j] / rounds
         counts[i] += 1.0
         for j in range(arms):
-            counts[j] *= keep[n % keep.size]
+            counts[j] *= keep
     return out, past

@@ -1,39 +1,40 @@
-"""From a learned world to a plan: the best mix of arms, or a spaced schedule when memory fades."""
+"""From a learned world to a plan: the best mix of arms, or a spaced schedule when memory fades.
+
+What stands against a plan is a list of checks, each of which may raise a doubt.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from influential_bandits.checks import require_horizon, whole_number
-from influential_bandits.errors import InvalidInput, NotApplicable
+from influential_bandits.checks import require_horizon
+from influential_bandits.errors import NotApplicable
 from influential_bandits.execution.base import Execution
-from influential_bandits.learning.logging_policy import LoggedRounds
 from influential_bandits.learning.models import InfluenceModel
-from influential_bandits.learning.plan_doubts import list_doubts
-from influential_bandits.learning.plan_evidence import gather_evidence
-from influential_bandits.learning.plan_judges import Comparison
+from influential_bandits.learning.plan_evidence import Evidence, gather_evidence
 from influential_bandits.learning.plan_result import Plan
 from influential_bandits.learning.plan_search import Search, find_pace
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.outcome import read_outcome
-from influential_bandits.numerics.arrays import Floats
 from influential_bandits.optima.bounded import require_shares
+
+FAULTS = (
+    "influence seems to last longer than the model's memory",
+    "influence seems to fade faster than the model's memory",
+    "influence seems to be no straight line of exposure",
+    "influence seems to be no straight line of exposure",
+)
+WORTH_TELLING = 0.1  # share of the recent level that carries over
 
 
 def plan(
     model: InfluenceModel,
-    log: EventLog | None = None,
+    log: EventLog,
     horizon: int = 100,
     *,
     shares: Mapping[str, Sequence[float]] | None = None,
-    logged_mix: npt.ArrayLike | None = None,
     days_between_rounds: float | None = None,
-    rounds_per_session: int | None = None,
-    days_between_sessions: float | None = None,
-    longest: int = 240,
     execution: Execution | int | None = None,
 ) -> Plan:
     """Recommend what to play in the world that a model learned.
@@ -45,25 +46,16 @@ def plan(
     ----------
     model : InfluenceModel
         Fitted; "psd" or "symmetric" or "diagonal".
-    log : EventLog, optional
+    log : EventLog
         That the model was fitted to. The plan is compared with what it lost, and the same model is
         fitted to each half of its instances, so that each half judges the plan of the other.
-        Without it the model judges its own plan, and nothing is promised.
     horizon : int
         Number of rounds.
     shares : mapping of str to (least, most), optional
         Least and most share of the rounds of some arms, as in ``{"hat": (0.1, 0.3)}``. Mixes and
         schedules keep to them; what nothing can keep to is refused.
-    logged_mix : array (arms,), optional
-        Shares of the arms to compare with, drawn at random; by default the log as it was, if it is
-        known, or uniform shares.
     days_between_rounds : float, optional
         For memory by the clock, see :meth:`InfluenceModel.instance`.
-    rounds_per_session, days_between_sessions : int and float, optional
-        For memory by the clock: rounds come in sessions of so many, ``days_between_rounds`` apart,
-        and so many days lie between the last round of a session and the first of the next.
-    longest : int
-        Rounds after which a schedule repeats, at most.
     execution : int, LocalExecution or DaskExecution, optional
         Where to fit the halves, or on how many threads; by default on all cores here.
 
@@ -87,37 +79,34 @@ def plan(
         raise NotApplicable(
             f"{type(model).__name__} has no influence to plan for; fit an InfluenceModel"
         )
-    horizon, longest = require_horizon(horizon), whole_number("longest", longest, 1)
+    horizon = require_horizon(horizon)
     world = model.instance(None, days_between_rounds, without_drift=True)
     bounds = require_shares(shares, model.arm_names_)
-    pace = find_pace(model, world.memory, rounds_per_session, days_between_sessions)
+    pace = find_pace(model, world.memory)
     evidence = gather_evidence(model, log, execution, pace.lasting)
     logged = evidence.logged
-    shown = logged.mix if logged_mix is None and logged is not None else logged_mix
-    mix = _mix(shown, world.n_arms)
-    as_it_was = logged is not None and logged_mix is None
-    options = (mix, as_it_was, model.arm_names_, bounds)
-    search = Search(model.interaction, pace, horizon, longest, *options)
+    search = Search(model.interaction, pace, horizon, model.arm_names_, bounds)
     halves = [search.best(*evidence.world_of(half)) for half in range(len(evidence.halves))]
-    best = search.choose([search.best(*evidence.world()), *halves], *evidence.world())
+    initial_loss, interaction = evidence.world()
+    plans = [search.best(initial_loss, interaction), *halves]
+    best = search.choose(plans, initial_loss, interaction)
     verdict, low, high, promise = evidence.judge(best, halves)
-    baseline = _baseline(best.comparison, *evidence.world(), logged)
+    more = best.baseline_pairs(logged) - logged.pairs  # of rounds like the log's
+    baseline = logged.loss + float((more * interaction).sum())
     doubts = list_doubts(evidence, promise)
     return Plan(
         arm_names=model.arm_names_,
-        outcome=model.outcome_ if log is None else read_outcome(log.about),
+        outcome=read_outcome(log.about),
         horizon=horizon,
-        mix=best.comparison.mix,
+        mix=best.mix,
         schedule=best.schedule,
-        rounds_per_session=rounds_per_session,
-        logged_mix=mix,
+        logged_mix=logged.mix,
         shares=bounds,
         loss=baseline - verdict.gain,
         logged_loss=baseline,
-        as_logged=as_it_was,
-        mean_loss=None if logged is None else logged.loss,
-        modelled_loss=None if logged is None else logged.modelled,
-        calibrated=None if logged is None else logged.calibrated,
+        mean_loss=logged.loss,
+        modelled_loss=logged.modelled,
+        calibrated=logged.calibrated,
         gain=verdict.gain,
         low=low,
         high=high,
@@ -125,31 +114,142 @@ def plan(
         gain_from_spacing=verdict.spacing,
         cross_fitted=bool(evidence.halves),
         promise=promise,
-        room=search.bound_regret(best, *evidence.world()),
+        room=search.bound_regret(best, initial_loss, interaction),
         supported=not any(doubt.decisive for doubt in doubts),
         warnings=tuple(doubt.words for doubt in doubts),
     )
 
 
-def _mix(shares: npt.ArrayLike | None, arms: int) -> Floats:
-    if shares is None:
-        return np.full(arms, 1.0 / arms)
-    try:
-        mix = np.asarray(shares, np.float64)
-    except (TypeError, ValueError, OverflowError):
-        mix = np.zeros(0)
-    if mix.shape != (arms,) or not np.isfinite(mix).all() or (mix < 0).any() or mix.sum() <= 0:
-        raise InvalidInput(
-            f"logged_mix must be {arms} shares that are not negative, got {shares!r}"
+class Doubt(NamedTuple):
+    """Why a plan may not gain what is expected."""
+
+    words: str
+    decisive: bool = True  # then the plan is not supported
+
+
+def list_doubts(evidence: Evidence, promise: float) -> list[Doubt]:
+    """Return all doubts of a plan; it is supported if none of them is decisive."""
+    raised = [check(evidence, promise) for check in CHECKS]
+    return [doubt for doubt in raised if doubt is not None]
+
+
+def _check_promise(_: Evidence, promise: float) -> Doubt | None:
+    """A gain must be sure enough to be promised."""
+    if promise > 0.0:
+        return None
+    return Doubt(
+        "the log does not support this plan: its gain is not sure enough to be promised, and may "
+        "be zero or negative"
+    )
+
+
+def _check_judges(evidence: Evidence, _: float) -> Doubt | None:
+    """Others than those who made the plan must judge it."""
+    if evidence.halves:
+        return None
+    return Doubt(
+        "the gain is judged by the same data that made the plan, and so is flattered: it takes a "
+        "pooled model, and twice as many instances as it has coefficients, for two halves of the "
+        "log to judge each other's plans"
+    )
+
+
+def _check_model(evidence: Evidence, _: float) -> Doubt | None:
+    """The log must not contradict the model, as far as a richer one can tell."""
+    fault = evidence.fault
+    if fault is not None:
+        return Doubt(
+            f"the log contradicts the model, and the plan counts as not supported: "
+            f"{FAULTS[fault]}, or choices know more than the model; choose how influence fades "
+            "anew, and adjust losses for what moves them beside the arm"
         )
-    return mix / mix.sum()
+    if all(half.by_model.misfit is not None for half in evidence.halves):
+        return None
+    return Doubt(
+        "the log says too little to check the model by a richer one, and the plan counts as not "
+        "supported"
+    )
 
 
-def _baseline(
-    comparison: Comparison, initial_loss: Floats, matrix: Floats, logged: LoggedRounds | None
-) -> float:
-    """Return the loss per round of what a plan is compared with."""
-    pairs = comparison.baseline_pairs(logged)
-    if comparison.as_logged and logged is not None:
-        return logged.loss + float(((pairs - logged.pairs) * matrix).sum())
-    return float(initial_loss @ comparison.other_mix + (pairs * matrix).sum())
+def _check_pairs(evidence: Evidence, _: float) -> Doubt | None:
+    """Judges must know what arms do to each other."""
+    if evidence.pairs_judged:
+        return None
+    return Doubt(
+        "the log has too few instances, or too many arms, to judge what arms do to each other; "
+        "what they do to themselves was judged, and the plan counts as not supported"
+    )
+
+
+def _check_taste(evidence: Evidence, _: float) -> Doubt | None:
+    """Choices must not follow taste, nor seem to.
+
+    There a richer model does not see what is wrong with this one: who meets an arm often likes it,
+    which hides that its influence lasts.
+    """
+    if evidence.tasteful:
+        return Doubt(
+            "choices in the log follow taste, which a plan that is the same for all gives up"
+            + ("; the gain allows for it" if evidence.corrected else "")
+            + "; taste hides faults of the model, so that the plan counts as not supported"
+        )
+    if evidence.perhaps_tasteful:
+        return Doubt(
+            "taste is not ruled out as what choices in the log know, so that the plan counts as "
+            "not supported"
+        )
+    return None
+
+
+def _check_correction(evidence: Evidence, _: float) -> Doubt | None:
+    """Where choices follow taste, the gain must allow for it."""
+    if evidence.corrected or not evidence.tasteful:
+        return None
+    return Doubt(
+        "the gain does not allow for taste: that takes a plan for all, a pooled model, one arm an "
+        "event, and two halves of 20 instances or more that have met every arm"
+    )
+
+
+def _check_drift(evidence: Evidence, _: float) -> Doubt | None:
+    """The plan leaves drift out, which matters where there is some."""
+    carried = evidence.carried_over
+    if carried < WORTH_TELLING:
+        return None
+    return Doubt(
+        f"losses follow their own recent level ({100.0 * carried:.0f} % of it carries over), which "
+        "the plan treats as noise: single instances will lose more or less than it says, and their "
+        "mean as much",
+        decisive=False,
+    )
+
+
+def _check_solution(evidence: Evidence, _: float) -> Doubt | None:
+    """The log must determine the interaction."""
+    if evidence.model.determined_:
+        return None
+    return Doubt(evidence.model.status_, decisive=False)
+
+
+def _check_horizon(evidence: Evidence, _: float) -> Doubt | None:
+    """Influence that never fades grows beyond what was logged."""
+    if not evidence.lasting:
+        return None
+    return Doubt(
+        "memory = 1: influence never fades, so that losses grow for ever; a plan for many more "
+        "rounds than histories have is an extrapolation",
+        decisive=False,
+    )
+
+
+CHECKS = (
+    _check_promise,
+    _check_judges,
+    _check_model,
+    _check_pairs,
+    _check_taste,
+    _check_correction,
+    _check_drift,
+    _check_solution,
+    _check_horizon,
+)

@@ -15,10 +15,10 @@ from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
 from influential_bandits.execution.progress import Progress
-from influential_bandits.learning.fit_memory import require_memory_for
+from influential_bandits.learning.fitting import require_memory_for
 from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
-from influential_bandits.learning.statistics.log_scan import draw_instances, scan_log
+from influential_bandits.learning.statistics.log_scan import SEED, draw_instances, scan_log
 from influential_bandits.learning.statistics.reduction import HasPartitions
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.arrays import Floats, Ints
@@ -282,7 +282,6 @@ def ladder(
     fading: Fades = 0.8,
     ridge: float = 10.0,
     pooling: str = "full",
-    level_memory: float = 0.9,
 ) -> dict[str, Any]:
     """Return the models to compare, each with one thing more than the one before.
 
@@ -294,12 +293,11 @@ def ladder(
     >>> list(ladder())
     ['stationary', 'drift', 'self-fatigue', 'full']
     """
-    same: dict[str, Any] = {"pooling": pooling, "level_memory": level_memory}
-    influence = same | {"drift": True, "ridge": ridge, "fading": fading}
-    shared = "none" if pooling == "none" else "full"
+    influence: dict[str, Any] = {"drift": True, "ridge": ridge, "fading": fading}
+    influence["pooling"] = pooling
     return {
-        "stationary": StationaryModel(pooling=shared),
-        "drift": DriftModel(level_memory, pooling=shared),
+        "stationary": StationaryModel(pooling=pooling),
+        "drift": DriftModel(pooling=pooling),
         "self-fatigue": InfluenceModel("diagonal", **influence),
         "full": InfluenceModel("symmetric", **influence),
     }
@@ -349,7 +347,7 @@ def choose(
     >>> model.fading, model.ridge
     (Fading(memory=0.8), 10.0)
     """
-    some = _draw_sample(log, candidates, execution)
+    some = _draw_sample(log, execution)
     held_out = _HeldOut(some, last, execution)
     errors: dict[str, Floats] = {}
     models: dict[str, Any] = {}
@@ -377,25 +375,21 @@ def choose(
     return best, held_out.validation([errors[name] for name in models], models)
 
 
-def _draw_sample(log: Any, candidates: Any, execution: Execution | int | None) -> EventLog:
+def _draw_sample(log: Any, execution: Execution | int | None) -> EventLog:
     """Return the log that models are compared on: of a log in parts, some of its instances."""
     if isinstance(log, EventLog) or not isinstance(log, HasPartitions):
         return require_log(log)
-    seed = candidates.seed if isinstance(candidates, InfluenceModel) else 0
-    scan = scan_log(log, seed, resolve_execution(execution))
-    return draw_instances(scan.sample, SAMPLE_EVENTS, seed)
+    scan = scan_log(log, SEED, resolve_execution(execution))
+    return draw_instances(scan.sample, SAMPLE_EVENTS, SEED)
 
 
 def list_choosable(model: InfluenceModel, settings: Sequence[str]) -> list[str]:
-    """Return which settings can be chosen: a half-life stays, and a partial pool has no ridge."""
+    """Return which settings can be chosen: a half-life stays."""
     wrong = set(settings) - {"fading", "ridge"}
     if wrong:
         raise InvalidInput(f"settings to choose are 'fading' and 'ridge', got {sorted(wrong)}")
-    fixed = {
-        "fading": require_fading(model.fading).by_clock,
-        "ridge": model.pooling == "partial",
-    }
-    return [name for name in settings if not fixed[name]]
+    fixed = {"fading"} if require_fading(model.fading).by_clock else set()
+    return [name for name in settings if name not in fixed]
 
 
 def _choose_settings(
@@ -407,8 +401,6 @@ def _choose_settings(
     model = _clone(model)
     if "fading" in wanted:
         trial = _clone(model)
-        if model.pooling == "partial":  # takes long, and the memory of the full pool will do
-            trial.set_params(pooling="full")
         if "ridge" in settings:
             trial.set_params(ridge=FIRST_RIDGE)
         fadings = [Fading(gamma) for gamma in MEMORIES]

@@ -8,5 +8,5 @@ from .options import ChunkSizes as ChunkSizes
 from .partitions import Partition as Partition
 from .partitions import PartitionedLog as PartitionedLog
 from .partitions import open_partitions as open_partitions
+from .partitions import stream_log as stream_log
 from .reading import read_log as read_log
-from .streaming import stream_log as stream_log

@@ -1,7 +1,8 @@
-"""Columns of a table as labels and numbers, and the rows that cannot be cast."""
+"""Columns of a table as labels, codes of labels and numbers, and the rows that cannot be cast."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from influential_bandits.numerics.arrays import Floats
 from influential_bandits.packages import optional_module
 
 Mask = npt.NDArray[np.bool_]
+Codes = npt.NDArray[np.int32]
 
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^[+-]?(?i:nan|inf|infinity)$"
 TRUTHS = {"1": r"^(?i:true|t|yes|y)$", "0": r"^(?i:false|f|no|n)$"}
@@ -163,3 +165,25 @@ def make_column_error(column: str, error: Exception, expected: str) -> InvalidLo
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0][:120]
+
+
+class LabelCodes:
+    """Different labels, coded in the order of their first appearance.
+
+    Parameters
+    ----------
+    labels : iterable of str
+        Labels that are known from the beginning.
+    """
+
+    def __init__(self, labels: Iterable[str] = ()) -> None:
+        self.labels = list(labels)
+        self._codes = {label: code for code, label in enumerate(self.labels)}
+
+    def encode(self, texts: Any) -> Codes:
+        """Return the code of each text of an Arrow column without nulls, (rows,)."""
+        coded, codes, known = texts.dictionary_encode(), self._codes, len(self._codes)
+        labels = coded.dictionary.to_pylist()
+        each = [codes.setdefault(label, len(codes)) for label in labels]
+        self.labels += [label for label, code in zip(labels, each, strict=True) if code >= known]
+        return np.array(each, np.int32)[coded.indices.to_numpy()]

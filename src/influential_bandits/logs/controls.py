@@ -11,8 +11,7 @@ import numpy.typing as npt
 from influential_bandits.bases import Frozen
 from influential_bandits.checks import abbreviate
 from influential_bandits.errors import InvalidInput, InvalidLog
-from influential_bandits.logs.columns import arrow
-from influential_bandits.logs.label_codes import Codes, LabelCodes
+from influential_bandits.logs.columns import Codes, LabelCodes, arrow
 from influential_bandits.logs.options import AUTO, CATEGORIES, NONE, NUMBERS, ControlColumn
 
 PREFIX = "control:"  # before the names of controls in frames and files of ours

@@ -24,8 +24,7 @@ from influential_bandits.numerics.compiling import kernel
 from influential_bandits.packages import optional_module
 
 LONGEST_HEADER = 1 << 20  # bytes
-SEPARATORS = {",": "','", ";": "';'", "\t": "'\\t'", "|": "'|'", "::": "'::'"}
-UNIT = "\x1f"  # ASCII's unit separator, put in the place of separators of several bytes
+SEPARATORS = {",": "','", ";": "';'", "\t": "'\\t'", "|": "'|'"}
 MARK = b"\x1a"  # ASCII's substitute, put in the place of bytes that are not UTF-8
 MARKING = "influential-bandits.mark"  # the name of the error handler that does so
 LINE_END = re.compile(r"\r\n?|\n")
@@ -43,7 +42,6 @@ class CsvFile(Source):
         self.total = path.stat().st_size
         start = _start_of(path)
         self.separator = _separator(self.name, start, options)
-        self._delimiter = self.separator if _is_one_byte(self.separator) else UNIT
         first, unended = _header(start, self.separator)
         self._headed = options.columns is None
         names = first if options.columns is None else options.columns
@@ -52,7 +50,6 @@ class CsvFile(Source):
         _check_header(self.name, start, first, unended)
         self.wrong = array("q")  # places of rows of the wrong number of fields, ascending
         self.marked: MarkedText | None = None
-        self._unified: OneByteSeparator | None = None
         self._unclosed = array("q")  # those of them whose last quote has no end
 
     def chunks(self, columns: Sequence[str], skipped: Callable[[int, str], None]) -> Iterator[Any]:
@@ -67,11 +64,10 @@ class CsvFile(Source):
                 while True:
                     batch = next(reader, None)
                     self._check_quotes()
-                    self._check_unit()
                     if batch is None:
                         return
                     self.done = file.tell()
-                    yield self._restore(batch).rename_columns(list(columns))
+                    yield batch.rename_columns(list(columns))
         except pa.ArrowInvalid as error:
             if "straddling" not in str(error):
                 raise make_read_error(self.name, error) from None
@@ -88,24 +84,6 @@ class CsvFile(Source):
             (line,) = self.lines(self._unclosed[:1])
             raise InvalidLog(f"{self.name} has a quoted value without an end in line {line}")
 
-    def _check_unit(self) -> None:
-        """Raise an error if the file itself holds the byte that stands for the separator."""
-        if self._unified is not None and self._unified.met:
-            raise InvalidLog(
-                f"{self.name} holds bytes 0x1F, which stand for its separator {self.separator!r} "
-                "while it is read; replace them, or separate values by one character"
-            )
-
-    def _restore(self, batch: Any) -> Any:
-        """Put separators of several characters back into the values of a batch."""
-        if self._delimiter == self.separator:
-            return batch
-        pa = arrow()
-        columns = [
-            pa.compute.replace_substring(column, UNIT, self.separator) for column in batch.columns
-        ]
-        return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
     def _reader(
         self, file: Any, columns: Sequence[str], skipped: Callable[[int, str], None]
     ) -> Any:
@@ -119,16 +97,14 @@ class CsvFile(Source):
             self.wrong.append(row.number)
             if row.text.count('"') % 2:
                 self._unclosed.append(row.number)
-            skipped(row.number, row.text.replace(self._delimiter, self.separator))
+            skipped(row.number, row.text)
             return "skip"
 
         if _is_compressed(self.path):
             file = pa.CompressedInputStream(pa.PythonFile(file, "r"), "gzip")
         self.marked = MarkedText(file)
-        if self._delimiter != self.separator:
-            self._unified = OneByteSeparator(self.marked, self.separator)
         return text.open_csv(
-            pa.PythonFile(self._unified or self.marked, "r"),
+            pa.PythonFile(self.marked, "r"),
             # One thread: Arrow numbers rows only then.
             text.ReadOptions(
                 use_threads=False,
@@ -137,7 +113,7 @@ class CsvFile(Source):
                 skip_rows_after_names=int(self._headed),
             ),
             text.ParseOptions(
-                delimiter=self._delimiter,
+                delimiter=self.separator,
                 newlines_in_values=True,
                 ignore_empty_lines=False,
                 invalid_row_handler=handle,
@@ -162,10 +138,8 @@ class CsvFile(Source):
         """Return the lines in which rows begin; quoted values may take several lines."""
         wanted = np.unique(np.array(places, np.int64))
         lines, state = np.zeros(len(wanted), np.int64), np.zeros(5, np.int64)
-        separator = ord(self._delimiter)
-        with _open(self.path) as opened:
-            plain = self._delimiter == self.separator
-            file = opened if plain else OneByteSeparator(opened, self.separator)
+        separator = ord(self.separator)
+        with _open(self.path) as file:
             while (block := file.read(self.sizes.text)) and state[3] < len(wanted):
                 _find_rows(np.frombuffer(block, np.uint8), separator, wanted, lines, state)
         return [int(lines[np.searchsorted(wanted, place)]) or place for place in places]
@@ -231,29 +205,6 @@ class MarkedText:
                 return text
 
 
-class OneByteSeparator:
-    """A file in which a separator of several bytes is replaced by one byte, ``UNIT``."""
-
-    closed = False
-
-    def __init__(self, file: Any, separator: str) -> None:
-        self.file, self.separator = file, separator.encode()
-        self.met = False  # whether the file itself holds the byte
-        self._held = b""  # which may be the beginning of a separator
-
-    def read(self, size: int) -> bytes:
-        """Return up to so many bytes, none at the end only."""
-        while True:
-            block: bytes = self.file.read(max(size - len(self._held), 1))
-            self.met |= UNIT.encode() in block
-            data = (self._held + block).replace(self.separator, UNIT.encode())
-            most = len(self.separator) - 1 if block else 0
-            held = next((n for n in range(most, 0, -1) if data.endswith(self.separator[:n])), 0)
-            self._held = data[len(data) - held :]
-            if len(data) > held or not block:
-                return data[: len(data) - held]
-
-
 def _mark(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeDecodeError):
         raise error
@@ -305,9 +256,6 @@ def _header(start: str, separator: str) -> tuple[list[str], bool]:
     Names may be quoted, with separators and line ends in them. Python's own reader of CSV is not
     used: it has a limit of 131,072 characters for a field, which a wrong separator soon reaches.
     """
-    if not _is_one_byte(separator):
-        fields, unended = _header(start.replace(separator, UNIT), UNIT)
-        return [field.replace(UNIT, separator) for field in fields], unended
     here = re.escape(separator)
     field = re.compile(rf'("(?:[^"]|"")*+")?([^{here}\r\n]*)({here}|\r\n?|\n|\Z)')
     fields, place, end = [], 0, separator
@@ -332,10 +280,6 @@ def _check_header(name: str, start: str, fields: list[str], unended: bool) -> No
         raise InvalidLog(f"the first line of {name} holds bytes of zero; save it as CSV in UTF-8")
     if any(make_printable(field) != field for field in fields):
         raise InvalidLog(f"the columns of {name} have names that are no UTF-8; save it in UTF-8")
-
-
-def _is_one_byte(separator: str) -> bool:
-    return len(separator.encode()) == 1
 
 
 def _separator(name: str, start: str, options: ReadingOptions) -> str:

@@ -16,6 +16,7 @@ from influential_bandits.execution.progress import Progress
 from influential_bandits.logs.bad_rows import SHOWN, BadRows
 from influential_bandits.logs.columns import (
     Cast,
+    Codes,
     Mask,
     arrow,
     contains,
@@ -28,7 +29,6 @@ from influential_bandits.logs.columns import (
 from influential_bandits.logs.controls import kind_of_type
 from influential_bandits.logs.csv_files import MARK, CsvFile
 from influential_bandits.logs.items import ItemCodes
-from influential_bandits.logs.label_codes import Codes
 from influential_bandits.logs.options import (
     CATEGORIES,
     NUMBERS,

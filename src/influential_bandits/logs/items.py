@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.errors import InvalidInput
+from influential_bandits.logs.columns import Codes, LabelCodes
 from influential_bandits.logs.controls import ControlCodes
-from influential_bandits.logs.label_codes import Codes, LabelCodes
 from influential_bandits.logs.membership import Membership, require_utf8
 from influential_bandits.logs.options import ReadingOptions
 

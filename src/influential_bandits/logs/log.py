@@ -253,19 +253,6 @@ class EventLog(Frozen):
         reading = self.about.get("reading", {})
         return "time_unit" not in reading if "time" in reading else bool(are_dates(self.time).all())
 
-    def head(self, events: int = 5, library: str = "pandas") -> Any:
-        """Return the first events as a data frame, as :meth:`to_frame` returns all.
-
-        Examples
-        --------
-        >>> EventLog(["ann", "bob"], ["news", "sport"], [0.5, 1.0]).head(1).to_dict("list")
-        {'instance': ['ann'], 'item': ['news'], 'loss': [0.5]}
-        """
-        many = min(whole_number("the number of events", events), len(self))
-        stop = int(np.searchsorted(self.offsets, many))
-        lengths = np.diff(np.minimum(self.offsets[: stop + 1], many))
-        return self._part(self.instances[:stop], slice(many), lengths).to_frame(library)
-
     def to_frame(self, library: str = "pandas") -> Any:
         """Return the log as a data frame, in the words and units of its source.
 

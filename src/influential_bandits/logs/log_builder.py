@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.logs.bad_rows import BadRows
-from influential_bandits.logs.columns import arrow
+from influential_bandits.logs.columns import Codes, LabelCodes, arrow
 from influential_bandits.logs.controls import Control, FinalCategories
 from influential_bandits.logs.event_scan import Events
 from influential_bandits.logs.find_columns import describe_columns
-from influential_bandits.logs.label_codes import Codes, LabelCodes
 from influential_bandits.logs.log import EventLog, sort_into_log
 from influential_bandits.logs.membership import Membership
 from influential_bandits.logs.options import ReadingOptions

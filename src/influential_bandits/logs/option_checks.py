@@ -35,11 +35,11 @@ def check_options(options: ReadingOptions) -> None:
 def _check_format(options: ReadingOptions) -> None:
     """Check what separates the values of CSV, and the names of its columns."""
     given, names = options.separator, options.columns
-    if given is not None and (not isinstance(given, str) or not given):
-        raise InvalidInput(f"separator must be a text such as ',' or '::', got {given!r}")
-    if given is not None and set(given) & {'"', "\r", "\n", "\0"}:
+    if given is not None and (not isinstance(given, str) or len(given.encode()) != 1):
+        raise InvalidInput(f"separator must be one ASCII character such as ';', got {given!r}")
+    if given in {'"', "\r", "\n", "\0"}:
         raise InvalidInput(
-            f"separator must hold neither quotes, line ends nor bytes of zero, got {given!r}"
+            f"separator must be neither a quote, a line end nor a byte of zero, got {given!r}"
         )
     if names is not None and (
         isinstance(names, str)

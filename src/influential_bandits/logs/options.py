@@ -123,7 +123,7 @@ class ReadingOptions:
     choose: str = _option("fractional")
     seed: int = _option(0)
     separator: str | None = _option(
-        None, "Of the CSV, such as '::'; usual ones are found by themselves."
+        None, "Of the CSV, such as ';'; usual ones are found by themselves."
     )
     columns: Sequence[str] | None = _option(
         None, "Of CSV without a header: all columns, as in user,film,rating,time.", parse=_split

@@ -20,10 +20,10 @@ from influential_bandits.logs.controls import kind_of_type
 from influential_bandits.logs.event_scan import EventScan
 from influential_bandits.logs.find_columns import find_columns
 from influential_bandits.logs.items import ItemCodes
-from influential_bandits.logs.label_codes import DistinctHashes, Hashes, hash_labels
 from influential_bandits.logs.log_builder import describe_source
 from influential_bandits.logs.options import ReadingOptions
 from influential_bandits.logs.remote_folder import RemoteFolder
+from influential_bandits.logs.shuffle import DistinctHashes, Hashes, hash_labels
 from influential_bandits.logs.tables import FileGroup, ParquetFiles
 from influential_bandits.logs.times import Clock
 

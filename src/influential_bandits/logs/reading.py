@@ -66,8 +66,8 @@ def read_log(source: str | Path | Any, *, progress: bool | None = None, **option
         columns of text are categories and others numbers; in CSV, columns of which half of the
         texts of the first rows are numbers are numbers, and all must be. Missing values are bad.
     separator : str, optional
-        Of CSV, of one character or several; by default the one of , ; | :: and tab under which the
-        columns are found.
+        Of CSV, one character; by default the one of , ; | and tab under which the columns are
+        found.
     columns : sequence of str, optional
         All columns of CSV that has no header, in order.
     bad_rows : "error" or "drop"

@@ -151,7 +151,7 @@ def test_separate_intervals_hold_the_truth(kind, events, truth, settings):
     known, A, l1 = log.about["truth"], [], []
     for u, label in enumerate(log.instances):
         found = model.interval(instance=label)
-        A.append(inside(found["interaction"], known.interactions[u])[LOW])
+        A.append(inside(found["interaction"], truth)[LOW])
         l1.append(inside(found["initial_loss"], known.initial_losses[u]))
     # Each entry on its own, of 1000 independent histories. The noise is estimated with some 190
     # degrees of freedom, for which normal quantiles are 0.2 % short.

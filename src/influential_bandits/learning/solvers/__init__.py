@@ -1,1 +1,1 @@
-"""From sums to coefficients: certified, separate, pooled, partially pooled."""
+"""From sums to coefficients: certified, separate, pooled."""

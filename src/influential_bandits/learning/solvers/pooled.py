@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from influential_bandits.execution.base import Execution
-from influential_bandits.learning.solvers.estimates import InstanceFits, PopulationEstimate
 from influential_bandits.learning.solvers.penalised import (
+    InstanceFits,
+    PopulationEstimate,
     penalty_weights,
     solve_penalised,
     solve_positive,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from influential_bandits.learning.solvers.estimates import InstanceFits, allocate_fits
 from influential_bandits.learning.solvers.penalised import (
+    InstanceFits,
     Penalty,
+    PopulationEstimate,
     centre_losses,
     penalty_weights,
     solve_penalised,
@@ -24,23 +25,28 @@ from influential_bandits.numerics.compiling import kernel
 
 def fit_separately(log: EventLog, design: Design, definite: bool, penalty: Penalty) -> InstanceFits:
     """Fit each instance of a part on its own."""
-    out = allocate_fits(log.n_instances, design.size)
-    determined = _fit_histories(
-        design,
-        event_columns(log),
-        definite,
-        *penalty,
-        *out,
-    )
-    return InstanceFits(*out, bool(determined))
+    coefficients, free, errors = (np.zeros((log.n_instances, design.size)) for _ in range(3))
+    noise, gap = np.zeros(log.n_instances), np.zeros(log.n_instances)
+    tables = (coefficients, free, errors, noise, gap)
+    determined = _fit_histories(design, event_columns(log), definite, *penalty, *tables)
+    return InstanceFits(*tables, bool(determined))
 
 
-def estimate_lone_covariance(
-    log: EventLog, design: Design, penalty: Penalty, fits: InstanceFits
-) -> Floats:
-    """Return the covariance of the coefficients of the one instance of a log."""
-    inverse = _inverse_of(design, event_columns(log), 0, *penalty, design.size)
-    return np.asarray(fits.noise[0] ** 2 * inverse)
+def average_fits(
+    fits: InstanceFits, log: EventLog, design: Design, penalty: Penalty
+) -> PopulationEstimate:
+    """Return the mean of instances that share nothing as the population.
+
+    A single instance, that of ``log``, is the population, and its errors are those of its own fit.
+    """
+    number = len(fits.noise)
+    if number > 1:
+        covariance = np.atleast_2d(np.cov(fits.free, rowvar=False)) / number
+    else:
+        inverse = _inverse_of(design, event_columns(log), 0, *penalty, design.size)
+        covariance = np.asarray(fits.noise[0] ** 2 * inverse)
+    means = fits.coefficients.mean(axis=0), fits.free.mean(axis=0)
+    return PopulationEstimate(*means, covariance, 0.0, 0.0, fits.determined)
 
 
 @kernel

@@ -76,10 +76,10 @@ def event_columns(log: EventLog) -> Events:
     table = log.membership
     time = np.zeros(0) if log.time is None else log.time
     columns = (log.offsets, log.item, log.loss, time, table.offsets, table.arm, table.weight)
-    return Events(*map(_read_only, columns))
+    return Events(*map(read_only, columns))
 
 
-def _read_only(column: Any) -> Any:
+def read_only(column: Any) -> Any:
     """Return a read-only view: code is compiled once, not again for columns that may be written."""
     view = np.ascontiguousarray(column).view()
     view.flags.writeable = False

@@ -31,6 +31,7 @@ from influential_bandits.logs.log import EventLog, concatenate_logs
 from influential_bandits.numerics.arrays import Ints
 
 Ranks = npt.NDArray[np.uint64]
+SEED = 0  # of the samples that fits take of very many instances
 
 
 class SampleSize(NamedTuple):

@@ -212,7 +212,7 @@ def fit_log(
     """Fit a model to a log and write it as JSON; these settings are chosen by validation.
 
     Losses are first freed of what controls explain; None for all that the log allows. Those of a
-    partitioned log stay as they are, and its model holds the population alone.
+    partitioned log stay as they are, and its pooled model holds the population alone.
     """
     require_writable(out.parent)
     model.check_settings()
@@ -221,7 +221,8 @@ def fit_log(
         log = adjust_losses(log, controls)
     if list_choosable(model, settings):
         model, _ = choose(log, model, settings=settings, fit=False, execution=execution)
-    model.fit(log, execution=execution, keep_instances=in_memory)
+    keep_instances = in_memory or model.pooling == "none"
+    model.fit(log, execution=execution, keep_instances=keep_instances)
     if not out.parent.is_dir():
         make_folder(out.parent)
     _save(model, log, out)

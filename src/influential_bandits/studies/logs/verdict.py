@@ -9,9 +9,9 @@ from influential_bandits.learning.influence_test_result import (
     ON_EACH_OTHER,
     ON_THEMSELVES,
 )
+from influential_bandits.learning.logging_policy import FOLLOW_TASTE
 from influential_bandits.learning.showing_curves import ShowingCurve
 from influential_bandits.learning.statistics.pooled_sums import arm_sums
-from influential_bandits.learning.taste_check import FOLLOW_TASTE
 from influential_bandits.studies.report.content import Badge, Fact, Opening, Table
 from influential_bandits.summaries.interval_text import round_to_interval, tell_apart
 

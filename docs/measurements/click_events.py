@@ -143,7 +143,7 @@ def draw_click_events(
     Examples
     --------
     >>> import influential_bandits as ib
-    >>> events = ib.data.draw_click_events(50, 20, 3, ib.data.ClickWorld(fatigue=0.5), seed=1)
+    >>> events = draw_click_events(50, 20, 3, ClickWorld(fatigue=0.5), seed=1)
     >>> ib.read_log(events, instance="user", arm="arm", reward="click")
     EventLog(1,000 events, 50 instances, 3 arms)
     """

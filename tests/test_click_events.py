@@ -5,12 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-import influential_bandits as ib
+from docs.measurements.click_events import ClickWorld, draw_click_events
 from influential_bandits.errors import InvalidInput
 
 
 def draw(seed=1, users=200, events=30, **world):
-    return ib.data.draw_click_events(users, events, 4, ib.data.ClickWorld(**world), seed=seed)
+    return draw_click_events(users, events, 4, ClickWorld(**world), seed=seed)
 
 
 def test_equal_seeds_draw_equal_logs():
@@ -48,14 +48,14 @@ def test_settings_change_the_log():
     assert ((means == 0.0) | (means == 1.0)).mean() > 0.3
 
 
-@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(ib.data.ClickWorld)])
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(ClickWorld)])
 def test_settings_must_be_numbers(field, refused):
     with refused(InvalidInput, field):
-        ib.data.ClickWorld(**{field: "much"})
+        ClickWorld(**{field: "much"})
 
 
 def test_memory_and_half_life_have_a_range(refused):
     with refused(InvalidInput, "memory"):
-        ib.data.ClickWorld(memory=0.0)
+        ClickWorld(memory=0.0)
     with refused(InvalidInput, "half_life_days"):
-        ib.data.ClickWorld(half_life_days=-1.0)
+        ClickWorld(half_life_days=-1.0)
