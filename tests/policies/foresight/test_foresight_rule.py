@@ -125,3 +125,14 @@ def test_more_arms_than_pairs_are_kept_for_can_come():
 def test_settings_are_checked(settings, words):
     with pytest.raises(ib.errors.InvalidInput, match=words):
         ib.Foresight(**settings)
+
+
+@pytest.mark.long
+def test_regret_grows_with_the_rounds_up_to_a_million():
+    """Sums of squares of counts then have 17 digits; one more would let regret explode."""
+    worlds = [FAMILIES["random-3"].make(2_600_000 + number) for number in range(4)]
+    run = ib.simulate(
+        worlds, ib.Foresight(), 10**6, ib.GaussianNoise(1.0), checkpoints=[10**5, 10**6]
+    )
+    early, late = run.regret()[:, 0].T
+    assert np.all(late < 12.0 * early + 10.0)

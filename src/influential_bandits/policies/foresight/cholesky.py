@@ -10,6 +10,7 @@ from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import inlined
 from influential_bandits.numerics.portable import log
 
+ROUNDING = 1e-14  # of an entry of the diagonal: less than that is left by rounding alone
 SMALL, LARGE = 1e-100, 1e100  # products of diagonals are multiplied on between these
 
 
@@ -37,8 +38,11 @@ def factorise(matrix: Floats) -> None:
     [[2.0, 1.0, 1.0], [0.0, 3.0, 1.0]]
     """
     size, columns = matrix.shape
+    least = np.empty(size)
     for j in range(size):
-        root = math.sqrt(matrix[j, j])
+        least[j] = ROUNDING * matrix[j, j]
+    for j in range(size):
+        root = math.sqrt(max(matrix[j, j], least[j]))
         for k in range(j, columns):
             matrix[j, k] /= root
         for i in range(j + 1, size):

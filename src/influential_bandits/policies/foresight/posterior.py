@@ -40,6 +40,7 @@ from influential_bandits.policies.foresight.hypotheses import (
 
 HYPOTHESES = 6  # that are followed from loss to loss
 GROWTH = 4  # hypotheses are chosen anew when the losses have grown by a quarter
+LARGEST_SQUARES = 1e15  # of counts, summed; beyond, small differences are lost by rounding
 SLIGHT = 1e-9  # a share of all weights that counts as none
 
 
@@ -95,6 +96,19 @@ def choose_hypotheses(c: Any, s: Any) -> None:
                     fit(c, s, first)
                     noise += s.weight[first] / HYPOTHESES * s.rest[first]
     s.noise[0] = math.sqrt(noise / max(s.observations[0] - 1, 1))
+
+
+@inlined
+def keeps_digits(s: Any) -> bool:
+    """Tell whether the sums are small enough to be solved; where influence lasts they grow as t³."""
+    products, moments = sums_of(s)
+    variants = s.squares.size
+    for arm in range(products.shape[0]):
+        for j in range(1, moments.shape[1] // variants):
+            for v in range(variants):
+                if products[arm, place(j, j) * variants + v] > LARGEST_SQUARES:
+                    return False
+    return True
 
 
 @kernel
@@ -217,6 +231,7 @@ def learn(c: Any, s: Any, h: int, arm: int, regressors: Floats, loss: float, wid
         surprise -= s.coefficients[row, j] * regressors[j]
         for k in range(MEANS):
             follow[k] += s.response[row, MEANS * j + k] * regressors[j]
+    variance = max(variance, width)  # as it is, but for rounding
     for j in range(size):
         share = gain[j] / variance
         for k in range(j + 1):

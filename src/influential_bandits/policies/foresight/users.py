@@ -35,6 +35,7 @@ from influential_bandits.policies.foresight.posterior import (
     GROWTH,
     HYPOTHESES,
     choose_hypotheses,
+    keeps_digits,
     learn,
     normalise_weights,
     posterior_fields,
@@ -270,8 +271,10 @@ def take_loss(c: Any, s: Any, own: Any, arm: int, counts: Floats, loss: float) -
             moments[arm, j * variants + v] += share * left
             for k in range(j + 1):
                 products[arm, place(j, k) * variants + v] += share * regressors[k]
-    if s.observations[0] >= s.next_choice[0]:
+    due = s.observations[0] >= s.next_choice[0]
+    if due:
         s.next_choice[0] = s.observations[0] + max(1, s.observations[0] // GROWTH)
+    if due and keeps_digits(s):
         choose_hypotheses(c, s)
     else:
         for h in range(HYPOTHESES):
