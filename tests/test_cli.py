@@ -26,7 +26,6 @@ COMMANDS = (
     "compare-fleets",
     "populations",
     "simulate",
-    "warm-up",
     "movielens",
     "diagnose",
     "fit",
@@ -84,6 +83,12 @@ def table(text):
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
     return {first: rest for first, *rest in cells}
+
+
+def losses(out, policy):
+    """The losses that simulate saved of a policy."""
+    rows = pq.read_table(out / "runs" / "data.parquet").to_pylist()
+    return [row["loss"] for row in rows if row["policy"] == repr(policy)]
 
 
 def files(folder):
@@ -153,7 +158,6 @@ def test_help_lists_the_commands():
                 "--jobs",
             ],
         ),
-        ("warm-up", ["--policy"]),
         (
             "movielens",
             ["--data", "--download", "--min-ratings", "--permutations", "--seed", "--out"],
@@ -413,13 +417,11 @@ def test_simulate_saves_runs_and_a_plot(counterexample, tmp_path):
     out = tmp_path / "deep" / "out"
     done = run("simulate", counterexample, "--horizon", 100, "--seeds", 2, "--out", out)
     assert done.returncode == 0, done.stderr
-    assert f"Saved to {out}" in done.stdout
-    names = ["0-LCB.parquet", "1-InfluentialLCB.parquet", "regret.png"]
-    assert sorted(path.name for path in out.iterdir()) == names
-    saved = ib.Trajectory.load(out / "0-LCB.parquet")
-    played = ib.simulate(ib.counterexample(), ib.LCB(), 100, ib.GaussianNoise(1.0), range(2))
-    assert saved.policy == ib.LCB()
-    assert (saved.counts == played.counts).all()
+    assert f"Saved to {out / 'runs' / 'data.parquet'}" in done.stdout
+    assert sorted(path.name for path in out.iterdir()) == ["regret.png", "runs"]
+    for policy in (ib.LCB(), ib.InfluentialLCB()):
+        played = ib.simulate(ib.counterexample(), policy, 100, ib.GaussianNoise(1.0), range(2))
+        assert losses(out, policy) == played.loss().ravel().tolist()
     assert (out / "regret.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
@@ -432,20 +434,19 @@ def test_simulate_prints_the_loss_where_there_is_no_regret(fading, tmp_path):
     instance = ib.Instance.load(fading)
     played = ib.simulate(instance, ib.LCB(), 100, ib.GaussianNoise(1.0), range(10))
     assert float(rows["LCB"][-1]) == pytest.approx(played.loss().mean(axis=(0, 1))[-1], rel=1e-3)
-    assert [path.name for path in out.iterdir()] == ["0-LCB.parquet"]
+    assert [path.name for path in out.iterdir()] == ["runs"]
 
 
 def test_simulate_plays_scenarios(counterexample, tmp_path):
-    options = ("--horizon", 100, "--policy", "LCB", "--seeds", 2, "--out", tmp_path)
-    done = run("simulate", counterexample, *options, "--delay", 10, "--batch", 5)
+    options = ("--horizon", 100, "--policy", "LCB", "--seeds", 2)
+    out = tmp_path / "out"
+    done = run("simulate", counterexample, *options, "--delay", 10, "--batch", 5, "--out", out)
     assert done.returncode == 0, done.stderr
     assert "mean regret" in table(done.stdout)
     late = ib.Scenario(delay=10, batch=5)
-    saved = ib.Trajectory.load(tmp_path / "0-LCB.parquet")
     noise = ib.GaussianNoise(1.0)
     played = ib.simulate(ib.counterexample(), ib.LCB(), 100, noise, range(2), scenario=late)
-    assert saved.scenario == late
-    assert (saved.counts == played.counts).all()
+    assert losses(out, ib.LCB()) == played.loss().ravel().tolist()
     done = run("simulate", counterexample, *options, "--eligible", 0.7, "--delay-law", "uniform")
     assert "mean loss" in table(done.stdout), done.stderr
 
@@ -570,17 +571,6 @@ def test_a_policy_of_ones_own_that_cannot_play_gets_one_sentence(
 ):
     done = start("simulate", counterexample, "--policy", policy, "--horizon", 10, cwd=tmp_path)
     assert mention in refused(done)
-
-
-@pytest.mark.long
-def test_warm_up_compiles_and_says_what(own_policy, tmp_path):
-    done = start("warm-up", "--policy", "LCB", "--policy", own_policy, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = done.stdout.splitlines()
-    assert lines[0] == "optima"
-    assert {"LCB: simulations", "Favourite: agents"} <= set(lines)
-    assert lines[-1] == "ready"
-    assert "'Nonsense'" in refused(run("warm-up", "--policy", "Nonsense"))
 
 
 # --- what is not installed ---

@@ -1,4 +1,4 @@
-"""Commands that play: simulate, and warm-up."""
+"""The command that plays: simulate."""
 
 from __future__ import annotations
 
@@ -65,20 +65,19 @@ def simulate(
 ) -> None:
     """Play policies on instances of your own: regret table and plot.
 
-    Several instances are played in pieces: run it again after an interruption, and it continues
-    where it was. Files that cannot be played are named in the end.
+    With a folder, run it again after an interruption, and it continues where it was. Files that
+    cannot be played are named in the end.
     """
     names = policy or ["LCB", "InfluentialLCB"]
-    folder = out or Path("results/simulate")
-    several = len(instances) > 1 or any(path.is_dir() for path in instances)
-    where.require_installed(*(["matplotlib", "pyarrow"] if several or out is not None else []))
-    with explain_stop(CONTINUES.format(folder) if several else "nothing was saved"):
+    if out is None and (len(instances) > 1 or instances[0].is_dir()):
+        out = Path("results/simulate")
+    where.require_installed(*(["matplotlib", "pyarrow"] if out is not None else []))
+    with explain_stop("nothing was saved" if out is None else CONTINUES.format(out)):
         from influential_bandits.simulation.scenario import Scenario
         from influential_bandits.studies.instance_files import (
             PlaySettings,
             list_instance_files,
             make_noise,
-            play_file,
             play_files,
         )
 
@@ -93,32 +92,5 @@ def simulate(
         )
         settings = PlaySettings(horizon, make_noise(noise.value, sigma), seeds, scenario)
         files = list_instance_files(instances)
-        with (
-            where.open() as execution,
-            print_rest_first(typer.echo),
-        ):
-            if len(files) == 1:
-                typer.echo(play_file(files[0], names, settings, out, execution))
-            else:
-                typer.echo(play_files(files, names, settings, folder, execution))
-
-
-@app.command(name="warm-up", epilog="Example: influential-bandits warm-up --policy mine.py:Greedy")
-def compile_ahead(
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(help="Policy, named as for simulate; by default those that are used most."),
-    ] = None,
-) -> None:
-    """Compile ahead what is needed first, so that nobody waits for it later.
-
-    Compiled code is kept on disk; what is there already is not compiled again.
-    """
-    with explain_stop("what was compiled is kept"):
-        from influential_bandits.policies.registry import policy_from_text
-        from influential_bandits.studies.warm_up import warm_up
-
-        players = [policy_from_text(name) for name in policy or ()]
-        for step in warm_up(players) if players else warm_up():
-            typer.echo(step)
-    typer.echo("ready")
+        with where.open() as execution, print_rest_first(typer.echo):
+            typer.echo(play_files(files, names, settings, out, execution))
