@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +15,6 @@ from influential_bandits.checks import (
     require_horizon,
     whole_number,
 )
-from influential_bandits.display import draw_bars, make_html
 from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import lazy_kernel
@@ -40,11 +38,6 @@ from influential_bandits.world.instance import (
     require_instance,
     require_lasting_memory,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-MOST_SHOWN, MOST_DRAWN = 10, 40  # arms, in a table and in a picture
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,32 +73,6 @@ class Optimum:
     def __repr__(self) -> str:
         used = f"{np.count_nonzero(self.counts):,} of {self.counts.size:,} arms in use"
         return f"Optimum(T = {self.horizon:,.12g}, {used}, loss {self.loss:,.6g})"
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw how many rounds each arm gets, the forty largest counts.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Draw here; by default in a new figure.
-        """
-        arms = self._largest(MOST_DRAWN)
-        title = f"Best counts for T = {self.horizon:,.12g}"
-        return draw_bars(ax, [str(arm) for arm in arms], self.counts[arms], x="pulls", title=title)
-
-    def _repr_html_(self) -> str:
-        """Show the largest counts, what one more round costs, and the proof."""
-        proof = f"relative gap {self.certificate.gap:.1e}, by {self.certificate.method}"
-        facts = {"one more round costs": f"{self.multiplier:.6g}", "proof": proof}
-        arms = self._largest(MOST_SHOWN)
-        shares = 100.0 * self.counts / self.horizon
-        rows = [[arm, f"{self.counts[arm]:,.6g}", f"{shares[arm]:.1f} %"] for arm in arms]
-        return make_html(repr(self), facts, ["arm", "pulls", "share"], rows)
-
-    def _largest(self, most: int) -> Ints:
-        """Return the arms in use, those with the largest counts if there are too many, in order."""
-        order = np.argsort(-self.counts, kind="stable")[:most]
-        return np.sort(order[self.counts[order] > 0.0])
 
 
 @dataclass(frozen=True, eq=False)
