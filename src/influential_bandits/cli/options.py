@@ -18,10 +18,6 @@ from influential_bandits.logs.options import ReadingOptions
 Command = TypeVar("Command", bound=Callable[..., None])
 
 Out = Annotated[Path, typer.Option(help="Folder for the results.")]
-Export = Annotated[
-    Path | None,
-    typer.Option(help="Folder for LaTeX tables, CSV, and figures as PDF and SVG, for a paper."),
-]
 Jobs = Annotated[
     int | None,
     typer.Option(help="Threads, or workers of a cluster started here; by default all cores."),

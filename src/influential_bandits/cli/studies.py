@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from influential_bandits.cli.options import (
-    Export,
     MovieLensData,
     Out,
     Seed,
@@ -128,7 +127,6 @@ def compare(
     ] = False,
     data: MovieLensData = None,
     out: Out = Path("results/compare"),
-    export: Export = None,
     *,
     where: Where,
 ) -> None:
@@ -153,14 +151,6 @@ def compare(
             execution=execution,
         )
     print_results(str(comparison), out)
-    _export(comparison, export)
-
-
-def _export(comparison: Any, folder: Path | None) -> None:
-    """Write tables and figures for a paper, if a folder was named."""
-    if folder is not None:
-        comparison.export(folder)
-        typer.echo(f"For a paper: {folder} (LaTeX tables, standings.csv, figures as PDF and SVG)")
 
 
 @contextmanager
@@ -230,7 +220,6 @@ def compare_fleets(
     ] = False,
     data: MovieLensData = None,
     out: Out = Path("results/fleets"),
-    export: Export = None,
     *,
     where: Where,
 ) -> None:
@@ -254,7 +243,6 @@ def compare_fleets(
             execution=execution,
         )
     print_results(str(found), out)
-    _export(found, export)
 
 
 @app.command(name="populations")

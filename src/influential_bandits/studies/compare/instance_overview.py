@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -26,17 +25,6 @@ def list_contenders(results: Sequence[InstanceResult]) -> list[str]:
     """Return the policies that are ranked: the same ones on every family."""
     standings = results[0].standings
     return [name for p, name in enumerate(standings.policies) if standings.contender[p]]
-
-
-def share_wins(results: Sequence[InstanceResult]) -> dict[str, Any]:
-    """Return who beats whom at the largest horizon of each family; families count alike."""
-    names = list_contenders(results)
-    if not names:
-        return {"policies": [], "shares": []}
-    shares = [
-        count_wins({name: result.regrets[name][:, -1] for name in names}) for result in results
-    ]
-    return {"policies": names, "shares": np.mean(shares, axis=0).tolist()}
 
 
 def make_overview(results: Sequence[InstanceResult], notes: Sequence[str]) -> Section:
@@ -163,16 +151,20 @@ def _rank_grids(results: Sequence[InstanceResult]) -> list[Picture]:
 
 
 def _win_grid(results: Sequence[InstanceResult]) -> Picture:
-    wins = share_wins(results)
+    """Return who beats whom at the largest horizon of each family; families count alike."""
+    names = list_contenders(results)
     _, _, order = _rank_at_largest_horizon(results)
-    names = [results[0].mark(wins["policies"][p]) for p in order]
-    shares = np.array(wins["shares"])[np.ix_(order, order)]
+    by_family = [
+        count_wins({name: result.regrets[name][:, -1] for name in names}) for result in results
+    ]
+    shares = np.mean(by_family, axis=0)[np.ix_(order, order)]
     np.fill_diagonal(shares, np.nan)
+    shown = [results[0].mark(names[p]) for p in order]
     return Grid(
         "wins",
         "How often the row has less regret than the column",
-        names,
-        names,
+        shown,
+        shown,
         shares,
         1.0,
         0.0,

@@ -47,20 +47,15 @@ def draw(
     folder: Path,
     settings: Mapping[str, Any],
     formats: Sequence[str] = ("png", "svg"),
-    name: str | None = None,
 ) -> None:
     """Write a figure in some formats; version and settings are in their metadata."""
     with _quietly({"svg.hashsalt": figure.name, "font.size": 10}):
         canvas = _make_canvas(figure)
         made_by = f"influential-bandits {__version__}, {settings}"
-        undated = {"svg": "Date", "pdf": "CreationDate"}
+        metadata = {"png": {"Software": made_by}, "svg": {"Creator": made_by, "Date": None}}
         for suffix in formats:
-            metadata: dict[str, str | None] = {
-                "Software" if suffix == "png" else "Creator": made_by
-            }
-            metadata |= {undated[suffix]: None} if suffix in undated else {}
-            save = partial(canvas.savefig, format=suffix, dpi=160, metadata=metadata)
-            write_atomically(folder / f"{name or figure.name}.{suffix}", save)
+            save = partial(canvas.savefig, format=suffix, dpi=160, metadata=metadata[suffix])
+            write_atomically(folder / f"{figure.name}.{suffix}", save)
 
 
 def draw_inline(figure: Picture, name: str) -> str:
