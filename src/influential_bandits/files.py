@@ -203,6 +203,26 @@ def _remove_if_left(path: Path) -> None:
         path.unlink()
 
 
+def require_writable(path: Path) -> None:
+    """Raise an error before any work if a folder for results cannot be made or written to."""
+    try:
+        nearest = next(each for each in (path, *path.absolute().parents) if each.exists())
+    except OSError as error:
+        raise InvalidInput(f"cannot write to {path}: {clear_reason(error)}") from None
+    if not nearest.is_dir():
+        raise InvalidInput(f"cannot write to {path}: {nearest} is a file, and no folder")
+    if not os.access(nearest, os.W_OK):
+        raise InvalidInput(f"cannot write to {path}: no permission to write in {nearest}")
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder for results, or say why it cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"cannot write to {path}: {error.strerror}") from None
+
+
 def clear_reason(error: BaseException) -> str:
     """Return why the system refused something, in one line."""
     reason = getattr(error, "strerror", None) or str(error).strip().partition("\n")[0]

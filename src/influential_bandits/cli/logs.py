@@ -66,7 +66,7 @@ def diagnose(
     where.require_installed(*REPORT)
     with explain_stop("nothing was written"):
         from influential_bandits import diagnose as make_diagnosis
-        from influential_bandits.piece_store import require_writable
+        from influential_bandits.files import require_writable
 
         events = _read(
             log, reading, merge_arms_below, adjust, all_pairs=all_pairs is True, tests=True

@@ -17,7 +17,6 @@ from influential_bandits.execution.base import Execution
 from influential_bandits.files import parse_json, read_regular
 from influential_bandits.free_memory import require_memory
 from influential_bandits.numerics.fingerprints import package_digest
-from influential_bandits.piece_store import make_folder
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.registry import code_digest, policy_from_text
 from influential_bandits.simulation.engine import log_spaced, simulate
@@ -92,10 +91,7 @@ def play_files(
     be played; if nothing could, the first error is raised.
     """
     players = [policy_from_text(name) for name in policies]
-    store = RowStore()
-    if out is not None:
-        make_folder(out)
-        store = StudyFolder(out, FOLDER, FOLDER_SETTINGS)
+    store = RowStore() if out is None else StudyFolder(out, FOLDER, FOLDER_SETTINGS)
     pieces = _cut_into_pieces(files, players, settings)
     job = Job("simulate", pieces, len(files) * len(players), store, most_left_out=1.0)
     ((rows, failures),) = compute_jobs([job], execution)

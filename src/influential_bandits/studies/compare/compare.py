@@ -12,8 +12,8 @@ from influential_bandits.checks import abbreviate, require_horizon, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
+from influential_bandits.files import require_writable
 from influential_bandits.free_memory import require_memory
-from influential_bandits.piece_store import require_writable
 from influential_bandits.policies.contract import Policy, require_labels
 from influential_bandits.policies.registry import take_policy
 from influential_bandits.studies.compare import fleet_runs, instance_runs

@@ -12,7 +12,6 @@ from influential_bandits.checks import abbreviate
 from influential_bandits.errors import InvalidInput
 from influential_bandits.files import write_text
 from influential_bandits.packages import make_frame
-from influential_bandits.piece_store import make_folder
 from influential_bandits.studies.compare import fleet_results, instance_overview
 from influential_bandits.studies.compare.fleet_results import FleetResult
 from influential_bandits.studies.compare.instance_results import InstanceResult
@@ -136,8 +135,7 @@ class FamilyComparison(ABC):
         out = Path(folder)
         sections = self.sections
         for section in sections:
-            make_folder(out / section.name)
-            draw_figures(section, out / section.name)
+            draw_figures(section, out)
         for result in self.results:
             name = result.family.name
             write_rows(out, name, describe_settings(result.family), result.rows)

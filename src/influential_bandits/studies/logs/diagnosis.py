@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from influential_bandits.execution.base import Execution
+from influential_bandits.files import make_folder, require_writable
 from influential_bandits.learning.controls import adjust_losses
 from influential_bandits.learning.examination import Examination, examine_log
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.selection import choose, list_choosable
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.partitions import PartitionedLog
-from influential_bandits.piece_store import make_folder, require_writable
 from influential_bandits.studies.logs.sections import (
     SHORT,
     cost_section,
@@ -127,11 +127,9 @@ class Diagnosis(Examination):
         """
         out = Path(folder)
         require_writable(out)
-        make_folder(out)
         sections = self.sections
         for section in sections:
-            make_folder(out / section.name)
-            draw_figures(section, out / section.name)
+            draw_figures(section, out)
         write_results(out, sections, TITLE, open_report(self), INTRODUCTION, self.to_json())
         _save(self.model, self.adjusted, out / "model.json")
 

@@ -13,6 +13,7 @@ from influential_bandits.datasets.movielens import movielens
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.progress import Progress
+from influential_bandits.files import require_writable
 from influential_bandits.learning.controls import adjust_losses
 from influential_bandits.learning.examination import rank_models
 from influential_bandits.learning.influence_test import influence_test
@@ -21,7 +22,6 @@ from influential_bandits.learning.selection import RIDGES, Validation, choose, v
 from influential_bandits.learning.statistics.log_scan import draw_instances
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.piece_store import make_folder, require_writable
 from influential_bandits.studies.logs.sections import (
     describe_gain,
     heat_map,
@@ -118,11 +118,8 @@ def study_movielens(
         )
     step()
     bar.close()
-    make_folder(out)
     for section in sections:
-        folder = out / section.name
-        make_folder(folder)
-        draw_figures(section, folder)
+        draw_figures(section, out)
     write_results(out, sections, TITLE, _open_report(sections), INTRODUCTION)
     return sections
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from influential_bandits.files import write_json
+from influential_bandits.files import make_folder, write_json
 from influential_bandits.studies.provenance import collect_provenance
 from influential_bandits.studies.report.content import Opening, Section
 from influential_bandits.studies.report.html import write_report
 from influential_bandits.studies.report.static import draw
 
 
-def draw_figures(section: Section, folder: Path) -> None:
-    """Write the figures of a section for print."""
+def draw_figures(section: Section, out: Path) -> None:
+    """Write the figures of a section for print, into a folder of its own."""
+    folder = out / section.name
+    make_folder(folder)
     for figure in section.analysis.figures:
         draw(figure, folder, section.settings)
 
