@@ -12,37 +12,16 @@ import forked
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import typer.main
 from command_line import PLAIN
 from command_line import run_command as run
 
 import influential_bandits as ib
+from influential_bandits.cli import app
 
 COMMAND = (sys.executable, "-m", "influential_bandits.cli")
-COMMANDS = (
-    "reproduce",
-    "studies",
-    "compare",
-    "families",
-    "compare-fleets",
-    "populations",
-    "simulate",
-    "movielens",
-    "diagnose",
-    "fit",
-    "plan",
-)
-COLUMNS = (
-    "--instance",
-    "--arm",
-    "--time",
-    "--loss",
-    "--rating",
-    "--reward",
-    "--best",
-    "--categories",
-    "--separator",
-    "--drop-bad-rows",
-)
+COMMANDS = typer.main.get_command(app).commands
+CONTINUE = ("reproduce", "compare", "compare-fleets", "simulate")  # after an interruption
 STUDIES = ("figure-1a", "figure-1b", "figure-4", "lower-bounds", "easy-instances")
 # A Ctrl-C that works however the tests were started.
 INTERRUPTIBLE = """
@@ -118,81 +97,16 @@ def test_help_lists_the_commands():
     assert "--install-completion" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("command", "options"),
-    [
-        ("reproduce", ["--quick", "--tiny", "--seeds", "--max-horizon", "--out", "--jobs"]),
-        ("studies", []),
-        (
-            "compare",
-            [
-                "--policies",
-                "--families",
-                "--horizons",
-                "--instances",
-                "--seeds",
-                "--quick",
-                "--data",
-                "--out",
-            ],
-        ),
-        ("families", []),
-        (
-            "compare-fleets",
-            ["--policies", "--populations", "--users", "--number", "--quick", "--data", "--out"],
-        ),
-        ("populations", []),
-        (
-            "simulate",
-            [
-                "--policy",
-                "--horizon",
-                "--noise",
-                "--sigma",
-                "--seeds",
-                "--delay",
-                "--delay-law",
-                "--batch",
-                "--eligible",
-                "--out",
-                "--jobs",
-            ],
-        ),
-        (
-            "movielens",
-            ["--data", "--download", "--min-ratings", "--permutations", "--seed", "--out"],
-        ),
-        ("diagnose", [*COLUMNS, "--half-life", "--permutations", "--seed", "--out"]),
-        (
-            "fit",
-            [
-                *COLUMNS,
-                "--interaction",
-                "--memory",
-                "--half-life",
-                "--ridge",
-                "--drift",
-                "--pooling",
-                "--seed",
-                "--out",
-                "--jobs",
-            ],
-        ),
-        ("plan", ["--horizon", "--days-between-rounds", "--out"]),
-    ],
-)
-def test_every_command_explains_itself(command, options):
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command):
     done = run(command, "--help")
     assert (done.returncode, done.stderr) == (0, "")
-    for option in options:
-        assert re.search(rf"{option}\b.*[a-z]{{4}}", done.stdout), option
-    if options:
-        assert f"influential-bandits {command} " in done.stdout, "an example"
-        assert "continues" in done.stdout or command not in {
-            "reproduce",
-            "compare",
-            "compare-fleets",
-        }
+    parameters = COMMANDS[command].params
+    for parameter in parameters:
+        if parameter.param_type_name == "option":
+            assert re.search(rf"{parameter.opts[0]}\b.*[a-z]{{4}}", done.stdout), parameter.name
+    assert f"influential-bandits {command} " in done.stdout or not parameters, "an example"
+    assert "continues" in done.stdout or command not in CONTINUE
 
 
 @pytest.mark.parametrize("command", [(), ("movielens",), ("diagnose",), ("compare",), ("plan",)])
