@@ -869,7 +869,7 @@ def test_the_users_own_policy_stands_out(with_own, tmp_path):
         for table in section.analysis.tables:
             (place,) = (n for n, row in enumerate(table.rows) if row[0] == "Plain_Greedy (own)")
             assert (place, 0) in table.strong
-    ranks, _, wins = with_own.sections[0].analysis.figures
+    ranks, wins = with_own.sections[0].analysis.figures
     assert "Plain_Greedy (own)" in ranks.rows
     assert "Plain_Greedy (own)" in wins.columns
     ax = with_own.plot(family="hard")

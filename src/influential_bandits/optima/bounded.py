@@ -11,8 +11,7 @@ from influential_bandits.checks import abbreviate, is_real
 from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.optima.certificate import Certificate
-from influential_bandits.optima.path import Optimum
+from influential_bandits.optima.path import Certificate, Optimum
 from influential_bandits.world.instance import Instance, require_lasting_memory
 
 STEPS = 1_000_000  # exchanges between two arms; few thousands are usual

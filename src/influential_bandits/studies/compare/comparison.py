@@ -17,9 +17,8 @@ from influential_bandits.studies.compare.fleet_results import FleetResult
 from influential_bandits.studies.compare.instance_results import InstanceResult
 from influential_bandits.studies.compare.results import Result, describe_settings
 from influential_bandits.studies.report.content import Opening, Picture, Section
-from influential_bandits.studies.report.html import render_inline
 from influential_bandits.studies.report.latex import format_latex
-from influential_bandits.studies.report.results import draw_figures, write_results
+from influential_bandits.studies.report.results import draw_figures, render_inline, write_results
 from influential_bandits.studies.report.static import draw_named
 from influential_bandits.studies.report.text import format_table
 from influential_bandits.studies.runner.rows import concatenate

@@ -43,7 +43,7 @@ def make_overview(results: Sequence[InstanceResult], notes: Sequence[str]) -> Se
         )
         for p in order[:SHOWN]
     ]
-    figures = [*_rank_grids(results), _win_grid(results)]
+    figures = [_rank_grid(results), _win_grid(results)]
     return Section(OVERVIEW, line, settings, Analysis(findings, figures, list(notes)))
 
 
@@ -108,46 +108,21 @@ def _rank_at_largest_horizon(results: Sequence[InstanceResult]) -> tuple[Floats,
     return ranks, mean, np.argsort(mean, kind="stable")
 
 
-def _rank_by_horizon(results: Sequence[InstanceResult]) -> tuple[list[int], Floats]:
-    """Return all horizons, and the mean rank at each over families, (contenders, horizons)."""
-    horizons = sorted({horizon for result in results for horizon in result.horizons})
-    columns = []
-    for horizon in horizons:
-        ranks = [
-            r.standings.rank[r.standings.contender, r.horizons.index(horizon)]
-            for r in results
-            if horizon in r.horizons
-        ]
-        columns.append(np.mean(ranks, axis=0))
-    return horizons, np.stack(columns, axis=1)
-
-
-def _rank_grids(results: Sequence[InstanceResult]) -> list[Picture]:
-    """Return the ranks by family and by horizon, policies sorted by their mean rank."""
+def _rank_grid(results: Sequence[InstanceResult]) -> Picture:
+    """Return the ranks by family, policies sorted by their mean rank."""
     names = list_contenders(results)
     ranks, mean, order = _rank_at_largest_horizon(results)
-
-    def draw(name: str, title: str, columns: list[str], values: Floats, caption: str) -> Grid:
-        rows, worst = [results[0].mark(names[p]) for p in order], float(len(names))
-        return Grid(name, title, rows, columns, values[order], 1.0, worst, 1, caption)
-
-    horizons, by_horizon = _rank_by_horizon(results)
-    return [
-        draw(
-            "ranks",
-            "Ranks by mean regret at the largest horizon",
-            ["mean rank", *(result.family.name for result in results)],
-            np.column_stack([mean, ranks]),
-            "1 is the lowest mean regret. Policies are sorted by their mean rank.",
-        ),
-        draw(
-            "ranks-by-horizon",
-            "Mean ranks by horizon",
-            [f"T = {horizon:,}" for horizon in horizons],
-            by_horizon,
-            "Over the families that go so far.",
-        ),
-    ]
+    return Grid(
+        "ranks",
+        "Ranks by mean regret at the largest horizon",
+        [results[0].mark(names[p]) for p in order],
+        ["mean rank", *(result.family.name for result in results)],
+        np.column_stack([mean, ranks])[order],
+        1.0,
+        float(len(names)),
+        1,
+        "1 is the lowest mean regret. Policies are sorted by their mean rank.",
+    )
 
 
 def _win_grid(results: Sequence[InstanceResult]) -> Picture:

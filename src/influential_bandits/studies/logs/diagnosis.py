@@ -27,8 +27,7 @@ from influential_bandits.studies.logs.sections import (
 from influential_bandits.studies.logs.summary import summarise_diagnosis
 from influential_bandits.studies.logs.verdict import describe_verdict, open_report
 from influential_bandits.studies.report.content import Analysis, Section
-from influential_bandits.studies.report.html import render_inline
-from influential_bandits.studies.report.results import draw_figures, write_results
+from influential_bandits.studies.report.results import draw_figures, render_inline, write_results
 from influential_bandits.world.fading import Fades
 
 TITLE = "Does the past change what comes next?"
