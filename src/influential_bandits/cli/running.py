@@ -28,12 +28,6 @@ GRAPHICS = ("numba_cuda",)
 CONTINUES = "finished pieces are kept in {}: run the same command again to continue"
 
 
-def check_count(option: str, value: int) -> None:
-    """Raise an error that names the option unless its value is at least 1."""
-    if value < 1:
-        raise InvalidInput(f"{option} must be at least 1, got {value}")
-
-
 class Where(NamedTuple):
     """Where a command's work is done, as its options say."""
 
@@ -49,8 +43,8 @@ class Where(NamedTuple):
 
     def open(self) -> Any:
         """Return the execution."""
-        if self.jobs is not None:
-            check_count("jobs", self.jobs)
+        if self.jobs is not None and self.jobs < 1:
+            raise InvalidInput(f"jobs must be at least 1, got {self.jobs}")
         if self.engine is not Engine.dask and self.scheduler is not None:
             raise InvalidInput("--scheduler is for --engine dask")
         if self.engine is Engine.gpu:

@@ -12,6 +12,7 @@ from influential_bandits.checks import (
     LARGEST_HORIZON,
     abbreviate,
     is_real,
+    real_array,
     require_horizon,
     whole_number,
 )
@@ -206,18 +207,11 @@ class OptimalPath:
 
         Every answer is certified; one that is not raises :class:`NotCertified`.
         """
-        try:
-            flat = np.asarray(horizons, dtype=np.float64).ravel()
-        except (TypeError, ValueError, OverflowError):
-            raise InvalidInput(f"horizons must be numbers, got {abbreviate(horizons)}") from None
-        if flat.size and not (flat.min() > 0.0 and flat.max() < np.inf):
-            raise InvalidInput(f"a horizon must be positive and finite, got {horizons!r}")
+        flat = real_array("horizons", horizons).ravel()
         if flat.size:
-            self._follow(float(flat.max()))
-        world, b = self.instance.world, self.instance.linear_term
-        out, residuals = _certify_counts(world, b, self._events, self._times, flat)
-        _require_proof(Certificate(*residuals.tolist()), flat)
-        return out.reshape(*np.shape(horizons), self.instance.n_arms)
+            self._number(float(flat.max()))  # the path is followed that far, once for all
+        rows = [self.optimum(horizon).counts for horizon in flat.tolist()]
+        return np.reshape(rows, (*np.shape(horizons), self.instance.n_arms))
 
     def optimum(self, horizon: float) -> Optimum:
         """Return the optimum for one horizon with its certificate."""
@@ -309,35 +303,9 @@ def certify_face(instance: Instance, horizon: float) -> tuple[Ints, Floats, Cert
     return support, point, certificate
 
 
-def _require_proof(certificate: Certificate, horizons: float | Floats) -> None:
+def _require_proof(certificate: Certificate, horizon: float) -> None:
     if not certificate.is_optimal():
-        raise NotCertified(f"no optimum could be proved for T = {horizons}: {certificate}")
-
-
-@lazy_kernel
-def _certify_counts(
-    world: World, b: Floats, events: Ints, times: Floats, horizons: Floats
-) -> tuple[Floats, Floats]:
-    """Return x*(T) for each horizon, and their largest residuals as in :class:`Certificate`."""
-    x = np.zeros((horizons.size, b.size))
-    residuals = np.zeros(3)
-    last = -1
-    support = np.empty(0, np.int64)
-    p = q = np.empty((1, 2))
-    for n in range(horizons.size):
-        number = np.searchsorted(times, horizons[n], side="right") - 1
-        if number != last:
-            last = number
-            support = replay(events, number)
-            p, q, _, _, sound = solve_support(world, b, support)
-            if not sound:
-                residuals[:] = np.inf
-                break
-        point = line_at(p, q, horizons[n])
-        for m in range(support.size):
-            x[n, support[m]] = max(point[m, 0], 0.0)
-        residuals = np.maximum(residuals, certify(world, b, support, point, horizons[n]))
-    return x, residuals
+        raise NotCertified(f"no optimum could be proved for T = {horizon}: {certificate}")
 
 
 @lazy_kernel

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from influential_bandits.checks import abbreviate
+from influential_bandits.display import take_axes
 from influential_bandits.errors import InvalidInput
 from influential_bandits.files import write_text
 from influential_bandits.packages import make_frame
@@ -16,10 +17,10 @@ from influential_bandits.studies.compare import fleet_results, instance_overview
 from influential_bandits.studies.compare.fleet_results import FleetResult
 from influential_bandits.studies.compare.instance_results import InstanceResult
 from influential_bandits.studies.compare.results import Result, describe_settings
-from influential_bandits.studies.report.content import Opening, Picture, Section
+from influential_bandits.studies.report.content import Opening, Section
 from influential_bandits.studies.report.latex import format_latex
 from influential_bandits.studies.report.results import draw_figures, render_inline, write_results
-from influential_bandits.studies.report.static import draw_named
+from influential_bandits.studies.report.static import draw_on
 from influential_bandits.studies.report.text import format_table
 from influential_bandits.studies.runner.rows import concatenate
 from influential_bandits.studies.runner.store import write_rows
@@ -98,14 +99,25 @@ class FamilyComparison(ABC):
         family : str, optional
             Which one; not needed if there is but one.
         """
-        drawn: Axes = draw_named(self._curves, family, ax)
-        return drawn
+        if family is None and len(self.results) > 1:
+            raise InvalidInput(f"name the family to draw, one of {self._list_families()}")
+        (figure,) = self._choose(family)[0].section.analysis.figures
+        ax = take_axes(ax)
+        draw_on(ax, figure)
+        return ax
 
-    @property
-    def _curves(self) -> dict[str, Picture]:
-        """The figure of each family, as data."""
-        sections = [result.section for result in self.results]
-        return {section.name: section.analysis.figures[0] for section in sections}
+    def _choose(self, family: str | None) -> list[Result]:
+        """Return the result of a family, or all."""
+        chosen = [result for result in self.results if family in {None, result.family.name}]
+        if not chosen:
+            raise InvalidInput(
+                f"there is no family {abbreviate(family)} in this comparison; there are "
+                f"{self._list_families()}"
+            )
+        return chosen
+
+    def _list_families(self) -> str:
+        return ", ".join(result.family.name for result in self.results)
 
     def to_latex(self, *, family: str | None = None) -> str:
         r"""Return the tables as LaTeX, for a document that uses the package booktabs.
@@ -117,13 +129,7 @@ class FamilyComparison(ABC):
         family : str, optional
             Of one family alone; by default of all, the table of each with a caption and a label.
         """
-        names = [result.family.name for result in self.results]
-        if family is not None and family not in names:
-            raise InvalidInput(
-                f"there is no family {abbreviate(family)} in this comparison; there are "
-                f"{', '.join(names)}"
-            )
-        sections = [r.section for r in self.results if family in {None, r.family.name}]
+        sections = [result.section for result in self._choose(family)]
         return "\n".join(
             format_latex(section.analysis.tables[0], section.description, f"tab:{section.name}")
             for section in sections

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from influential_bandits import __version__
-from influential_bandits.display import DARK, Bars, draw_matrix, escape_formulas, take_axes
-from influential_bandits.errors import InvalidInput
+from influential_bandits.display import DARK, Bars, draw_matrix, escape_formulas
 from influential_bandits.files import write_atomically
 from influential_bandits.packages import optional_module
 from influential_bandits.studies.report.content import (
@@ -121,21 +120,6 @@ def _make_canvas(figure: Picture) -> Any:
     canvas.set_size_inches(_size(figure))
     draw_on(canvas.subplots(), figure)
     return canvas
-
-
-def draw_named(figures: Mapping[str, Picture], wanted: str | None, ax: Any = None) -> Any:
-    """Draw the figure of a family on matplotlib axes; it need not be named if there is but one."""
-    if wanted is None and len(figures) == 1:
-        (wanted,) = figures
-    if wanted is None or wanted not in figures:
-        names = ", ".join(figures)
-        problem = f"there is no family {wanted!r} in this comparison; there are {names}"
-        if wanted is None:
-            problem = f"name the family to draw, one of {names}"
-        raise InvalidInput(problem)
-    ax = take_axes(ax)
-    draw_on(ax, figures[wanted])
-    return ax
 
 
 def _draw_panels(figures: Sequence[Picture], title: str, canvas: Any) -> Any:
