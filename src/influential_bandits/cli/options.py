@@ -102,6 +102,14 @@ def unfold(
     return run  # type: ignore[return-value]
 
 
+def takes(name: str, make: Callable[..., Any]) -> Callable[[Command], Command]:
+    """Give a command the options of a function: it gets what that makes of them, by a name."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    options = inspect.signature(make, eval_str=True).parameters.values()
+    parameters = [option.replace(kind=keyword) for option in options]
+    return lambda command: unfold(command, name, parameters, lambda given: make(**given))
+
+
 def reads_log(command: Command) -> Command:
     """Give a command the options by which logs are read: it gets them as one mapping, ``reading``.
 

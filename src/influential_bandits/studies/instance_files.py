@@ -29,20 +29,13 @@ from influential_bandits.studies.runner.running import Job, compute_jobs, raise_
 from influential_bandits.studies.runner.store import RowStore, StudyFolder, write_rows
 from influential_bandits.studies.runner.study import Piece, hash_inputs, make_file_name
 from influential_bandits.world.instance import Instance
-from influential_bandits.world.noise import GaussianNoise, Noise, NoNoise, UniformNoise
+from influential_bandits.world.noise import Noise
 
 FOLDER = "runs"  # of finished pieces and their data
 # The names of pieces hash every input, so that one folder serves all settings.
 FOLDER_SETTINGS: Mapping[str, Any] = {"name": FOLDER}
 MOST_ROWS = 40  # of the printed table that goes into single instances
 POWERS = [10**exponent for exponent in range(1, 16)]  # horizons that a table shows
-
-
-def make_noise(name: str, sigma: float) -> Noise:
-    """Return the noise of this name: none, Gaussian with σ, or uniform in (−σ, σ)."""
-    if name == "none":
-        return NoNoise()
-    return GaussianNoise(sigma) if name == "gaussian" else UniformNoise(sigma)
 
 
 @dataclass(frozen=True)
