@@ -22,7 +22,6 @@ from influential_bandits.studies.compare.user_standings import (
 from influential_bandits.studies.report.content import (
     Analysis,
     Figure,
-    Finding,
     Opening,
     Section,
     Series,
@@ -106,7 +105,7 @@ class FleetResult(Result):
         }
         short = self.shorten("mean regret of a user", standings.order, more, cells)
         curves = [_draw_curves(self)]
-        analysis = Analysis(_list_findings(self), curves, self.list_notes(), tables)
+        analysis = Analysis([], curves, self.list_notes(), tables)
         settings = self.list_settings(users=self.n_users, populations=self.n_populations)
         return Section(family.name, family.description, settings, analysis, short=short)
 
@@ -146,22 +145,6 @@ def measure_fleets(
         n_users=n_users,
         n_populations=len(best),
     )
-
-
-def _list_findings(result: FleetResult) -> list[Finding]:
-    """Return the ratios of the best contender among the latest users."""
-    standings = result.standings
-    return [
-        Finding(
-            f"regret of {standings.policies[best]} ÷ that of {base}, {standings.columns[-1]}",
-            ratio.at(best, -1)[0],
-            low=ratio.at(best, -1)[1],
-            high=ratio.at(best, -1)[2],
-        )
-        for best in standings.ranked[:1]
-        for base, ratio in standings.ratios.items()
-        if np.isfinite(ratio.value[best, -1])
-    ]
 
 
 def _draw_curves(result: FleetResult) -> Figure:

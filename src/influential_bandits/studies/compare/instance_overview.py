@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.studies.compare.instance_results import SHOWN, InstanceResult
+from influential_bandits.studies.compare.instance_results import InstanceResult
 from influential_bandits.studies.compare.standings import count_wins
 from influential_bandits.studies.report.content import (
     Analysis,
-    Finding,
     Grid,
     Opening,
     Picture,
@@ -34,17 +33,8 @@ def make_overview(results: Sequence[InstanceResult], notes: Sequence[str]) -> Se
     line = "Who does best over all families, families counting alike"
     if len(names) < 2:
         return Section(OVERVIEW, line, settings, Analysis([], [], list(notes)))
-    ranks, mean, order = _rank_at_largest_horizon(results)
-    findings = [
-        Finding(
-            f"mean rank of {names[p]} at the largest horizons",
-            float(mean[p]),
-            reason=f"first in {int((ranks[p] == 1).sum())} of {len(results)} families",
-        )
-        for p in order[:SHOWN]
-    ]
     figures = [_rank_grid(results), _win_grid(results)]
-    return Section(OVERVIEW, line, settings, Analysis(findings, figures, list(notes)))
+    return Section(OVERVIEW, line, settings, Analysis([], figures, list(notes)))
 
 
 def open_report(results: Sequence[InstanceResult]) -> Opening:

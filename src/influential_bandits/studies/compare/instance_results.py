@@ -24,7 +24,6 @@ from influential_bandits.studies.compare.standings import (
 from influential_bandits.studies.report.content import (
     Analysis,
     Figure,
-    Finding,
     Section,
     Series,
     Table,
@@ -119,7 +118,7 @@ class InstanceResult(Result):
     @property
     def section(self) -> Section:
         analysis = Analysis(
-            _list_findings(self) if self.standings.contender.any() else [],
+            [],
             [_draw_curves(self)],
             self.list_notes(),
             [_mean_table(self), _detail_table(self)],
@@ -204,39 +203,6 @@ def _select(curve: Curve, horizons: npt.ArrayLike) -> Floats:
     return values[:, np.searchsorted(marks, horizons)]
 
 
-def _list_findings(result: InstanceResult) -> list[Finding]:
-    """Return who is lowest at a short horizon and at the last, and how fast its regret grows."""
-    standings, last = result.standings, len(result.horizons) - 1
-    short = [h for h, horizon in enumerate(result.horizons[:-1]) if horizon == FITTED_FROM]
-    findings = [_find_lowest(result, h) for h in [*short, last]]
-    best = int(standings.lowest[last])
-    slope, low, high = standings.slope.at(best, last)
-    if np.isfinite(slope):
-        findings.append(
-            Finding(
-                f"slope of the mean regret of {standings.policies[best]}",
-                slope,
-                low=low if np.isfinite(low) else None,
-                high=high if np.isfinite(high) else None,
-                fitted=f"{FITTED_FROM:,} … {standings.horizons[last]:,}",
-            )
-        )
-    return findings
-
-
-def _find_lowest(result: InstanceResult, h: int) -> Finding:
-    standings = result.standings
-    best = int(standings.lowest[h])
-    close = [
-        name
-        for p, name in enumerate(standings.policies)
-        if standings.contender[p] and standings.close[p, h] and p != best
-    ]
-    beside = f"; within the paired interval: {', '.join(close)}" if close else "; alone"
-    claim = f"lowest mean regret at {standings.columns[h]}"
-    return Finding(claim, standings.policies[best], reason=standings.mean.text(best, h) + beside)
-
-
 def _mean_table(result: InstanceResult) -> Table:
     standings, ranks = result.standings, result.standings.rank
     strong = {
@@ -299,20 +265,9 @@ def _draw_curves(result: InstanceResult) -> Figure:
         "horizon T",
         f"mean {what}",
         series,
-        caption=_explain_curves(result),
-    )
-
-
-def _explain_curves(result: InstanceResult) -> str:
-    """Say what colours, widths and bands of the curves mean, as far as they are there."""
-    policies = result.standings.policies
-    named = [name for name in (*ALWAYS_SHOWN, *sorted(result.own)) if name in policies]
-    colour = ", and ".join(["the lowest at the largest horizon", *filter(None, [", ".join(named)])])
-    bands = "the lowest and of the policies named" if named else "the lowest"
-    return (
-        f"{result.family.description}. In colour: {colour}; dashed: references; grey: the "
-        f"others{'; thick: your own' if result.own else ''}. Bands: 95 % intervals of the mean, of "
-        f"{bands}."
+        caption=f"{result.family.description}. In colour: the lowest at the largest horizon, the "
+        "paper's own, and yours, which are thick; dashed: references; grey: the others. Bands: "
+        "95 % intervals of the mean.",
     )
 
 
