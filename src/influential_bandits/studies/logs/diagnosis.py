@@ -26,13 +26,12 @@ from influential_bandits.studies.logs.sections import (
 )
 from influential_bandits.studies.logs.summary import summarise_diagnosis
 from influential_bandits.studies.logs.verdict import describe_verdict, open_report
-from influential_bandits.studies.report.content import Analysis, Section
+from influential_bandits.studies.report.content import Section
 from influential_bandits.studies.report.results import draw_figures, render_inline, write_results
 from influential_bandits.world.fading import Fades
 
 TITLE = "Does the past change what comes next?"
 INTRODUCTION = "Below: what all of this rests on."
-SURE = "How sure is this?"
 
 
 class Diagnosis(Examination):
@@ -83,16 +82,10 @@ class Diagnosis(Examination):
     @property
     def sections(self) -> list[Section]:
         """The report, part by part."""
-        if self.test is None:
-            none = Analysis([], [], [f"There is no test of influence: {self.untestable}."])
-            line = "Is there influence beyond drift, taste and chance?"
-            tested = Section("how-sure", line, {}, none, SURE)
-        else:
-            tested = influence_section(self.test, "how-sure", SURE)
         return [
             curves_section(self.curves),
             cost_section(self.impact, self.caps, self.influence_seen),
-            tested,
+            influence_section(self.test or self.untestable, "how-sure", "How sure is this?"),
             doubts_section(self.test, self.validation),
             effects_section(
                 self.impact, self.influence_seen, "effects", "Which arm changes which?"
