@@ -217,7 +217,7 @@ def compare_fleets(
     with _studying(out, where) as execution:
         from influential_bandits.studies.compare.compare import compare_fleets as run
 
-        found = run(
+        comparison = run(
             split_list(policies) or None,
             split_list(populations) or None,
             users,
@@ -228,7 +228,7 @@ def compare_fleets(
             out=out,
             execution=execution,
         )
-    print_results(str(found), out)
+    print_results(str(comparison), out)
 
 
 @app.command(name="populations")

@@ -130,8 +130,8 @@ def compare(
     --------
     >>> import influential_bandits as ib
     >>> policies = [ib.LCB(), ib.InfluentialLCB()]
-    >>> found = ib.compare(policies, ib.random_instance(3, seed=6), [100, 10_000])
-    >>> for row in found.rows:
+    >>> comparison = ib.compare(policies, ib.random_instance(3, seed=6), [100, 10_000])
+    >>> for row in comparison.rows:
     ...     print(row["policy"], row["horizon"], row["rank"])
     LCB 100 2.0
     LCB 10000 2.0
@@ -233,9 +233,11 @@ def compare_fleets(
     --------
     >>> import influential_bandits as ib
     >>> population = ib.Population([[0.1, 0.0], [0.0, 0.1]], [0.0, 0.5], 0.49, stay=30)
-    >>> found = ib.compare_fleets(["LCB", "A known"], population, 60, n_populations=2)
-    >>> late = {row["policy"]: row["mean_regret"] for row in found.rows if row["last_user"] == 60}
-    >>> late["A known"] < late["LCB"]
+    >>> comparison = ib.compare_fleets(["LCB", "A known"], population, 60, n_populations=2)
+    >>> late = {
+    ...     row["policy"]: row["mean_regret"] for row in comparison.rows if row["last_user"] == 60
+    ... }
+    >>> regret["A known"] < regret["LCB"]
     True
     """
     players = _choose_players(policies)

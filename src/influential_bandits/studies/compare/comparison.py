@@ -165,8 +165,10 @@ class Comparison(FamilyComparison):
     --------
     >>> import influential_bandits as ib
     >>> policies = [ib.LCB(), ib.InfluentialLCB()]
-    >>> found = ib.compare(policies, ib.counterexample(), [10, 100], seeds=1, noise=ib.NoNoise())
-    >>> print(found)
+    >>> comparison = ib.compare(
+    ...     policies, ib.counterexample(), [10, 100], seeds=1, noise=ib.NoNoise()
+    ... )
+    >>> print(comparison)
     instances: One instance of your own (1 run)
     <BLANKLINE>
     | mean regret | T = 10 | T = 100 | slope |

@@ -186,11 +186,12 @@ def make_overview(results: Sequence[FleetResult]) -> list[Section]:
         return []
     winner, base = _find_winner(results)[0], next(iter(results[0].standings.ratios))
     value, low, high = np.array(list(ratios.values())).T
-    what = f"regret of {winner} ÷ that of {base}"
-    caption = f"Below 1, {winner} does better. Late users are those of the last window of each "
-    bars = Bars(
-        OVERVIEW, f"{what}, late users", list(ratios), value, what, low, high, f"{caption}family."
+    ratio = f"regret of {winner} ÷ that of {base}"
+    caption = (
+        f"Below 1, {winner} does better. Late users are those of the last window of each family."
     )
+    title = f"{ratio}, late users"
+    bars = Bars(OVERVIEW, title, list(ratios), value, ratio, low, high, caption)
     about = f"Who serves late users best over all families: {winner}"
     return [Section(OVERVIEW, about, {"families": len(results)}, Analysis([], [bars]))]
 

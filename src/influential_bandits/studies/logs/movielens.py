@@ -224,8 +224,8 @@ def _verdict(agrees: bool, same_data: bool) -> str:
     return "reproduced" if agrees else "differs"
 
 
-def _gain(found: Validation, name: str, where: str) -> Finding:
-    gain = found.gain(name, "stationary")
+def _gain(validation: Validation, name: str, where: str) -> Finding:
+    gain = validation.gain(name, "stationary")
     return Finding(
         f"error saved by {name} over stationary, {where}, in %",
         gain.percent,
