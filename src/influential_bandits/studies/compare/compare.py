@@ -237,7 +237,7 @@ def compare_fleets(
     >>> late = {
     ...     row["policy"]: row["mean_regret"] for row in comparison.rows if row["last_user"] == 60
     ... }
-    >>> regret["A known"] < regret["LCB"]
+    >>> late["A known"] < late["LCB"]
     True
     """
     players = _choose_players(policies)

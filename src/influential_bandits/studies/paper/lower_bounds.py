@@ -144,7 +144,7 @@ def analyse(settings: Settings, rows: Rows) -> Analysis:
 
 
 def _judge_bounds(parts: dict[str, Rows]) -> list[Finding]:
-    """Compare each bound with meaning was measured."""
+    """Compare each bound with what was measured."""
     times, p22, p23 = parts["pull-times"], parts["proposition-2.2"], parts["proposition-2.3"]
     t26 = parts["theorem-2.6"]
     late = times["horizon"] >= 19
@@ -189,7 +189,7 @@ def _compare_per_state(state: Rows) -> Finding:
         "the per-state quantity is not the regret: their ratio at the end, LCB",
         ours=float((state["value"] / state["bound"])[at_end & (state["policy"] == "LCB")][0]),
         verdict="ours",
-        reason="meaning is compared state by state misses meaning early pulls did to later states",
+        reason="what is compared state by state misses what early pulls did to later states",
     )
 
 
