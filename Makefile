@@ -44,9 +44,8 @@ coverage: $(VENV)/dev.stamp  ## Say which branches `make test` reaches, and whic
 		echo "Running the tests marked $$part, and noting branches …" && \
 		$(COVERAGE) run -m $(TESTS) -m "$$part" && \
 		$(COVERAGE) combine --append --quiet && \
-		$(COVERAGE) json --quiet -o "build/coverage/$$part.json" || exit 1; \
+		$(COVERAGE) report || exit 1; \
 	done
-	@$(VENV)/bin/python tests/branch_coverage.py 'build/coverage/not long.json' build/coverage/long.json
 
 check: $(VENV)/dev.stamp  ## Lint, format, types, layers, links, spelling and doctests
 	@echo "Linting …"

@@ -142,34 +142,5 @@ def list_calls():
         yield f"{call.method} {call.path} ({call.role or 'everybody'}){body}"
 
 
-def find_missing(promised, found):
-    """The lines of a listing that are not kept: gone, or changed so that a call would fail.
-
-    Arguments with a default may be added, and fields to the bodies of calls.
-    """
-    now = {}
-    for line in found:
-        name, parts = cut(line)
-        now[name] = parts
-    return [line for line in promised if line and not is_kept(*cut(line), now)]
-
-
-def is_kept(name, parts, now):
-    if name not in now:
-        return False
-    new = [part for part in now[name] if part not in parts]
-    optional = name[-1:] == "{" or all("=" in part or part.startswith("*") for part in new)
-    return set(parts) <= set(now[name]) and optional
-
-
-def cut(line):
-    """A line as its name and its arguments or fields; what has none is a name."""
-    bracket = "{" if line.endswith("}") else "("
-    name, found, rest = line.partition(f" {bracket}" if bracket == "{" else bracket)
-    if not found or line.startswith(("    argument", "    -", "#", "GET", "DELETE")):
-        return line, []
-    return name + bracket, re.split(r", (?![^(]*\))", rest[:-1])
-
-
 if __name__ == "__main__":
     LISTING.write_text("\n".join(list_surface()) + "\n", encoding="utf-8")

@@ -12,38 +12,16 @@ import forked
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import typer.main
 from command_line import PLAIN
 from command_line import run_command as run
 
 import influential_bandits as ib
+from influential_bandits.cli import app
 
 COMMAND = (sys.executable, "-m", "influential_bandits.cli")
-COMMANDS = (
-    "reproduce",
-    "studies",
-    "compare",
-    "families",
-    "compare-fleets",
-    "populations",
-    "simulate",
-    "warm-up",
-    "movielens",
-    "diagnose",
-    "fit",
-    "plan",
-)
-COLUMNS = (
-    "--instance",
-    "--arm",
-    "--time",
-    "--loss",
-    "--rating",
-    "--reward",
-    "--best",
-    "--categories",
-    "--separator",
-    "--drop-bad-rows",
-)
+COMMANDS = typer.main.get_command(app).commands
+CONTINUE = ("reproduce", "compare", "compare-fleets", "simulate")  # after an interruption
 STUDIES = ("figure-1a", "figure-1b", "figure-4", "lower-bounds", "easy-instances")
 # A Ctrl-C that works however the tests were started.
 INTERRUPTIBLE = """
@@ -86,6 +64,12 @@ def table(text):
     return {first: rest for first, *rest in cells}
 
 
+def losses(out, policy):
+    """The losses that simulate saved of a policy."""
+    rows = pq.read_table(out / "runs" / "data.parquet").to_pylist()
+    return [row["loss"] for row in rows if row["policy"] == repr(policy)]
+
+
 def files(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -113,81 +97,16 @@ def test_help_lists_the_commands():
     assert "--install-completion" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("command", "options"),
-    [
-        ("reproduce", ["--quick", "--tiny", "--seeds", "--max-horizon", "--out", "--jobs"]),
-        ("studies", []),
-        (
-            "compare",
-            [
-                "--policies",
-                "--families",
-                "--horizons",
-                "--instances",
-                "--seeds",
-                "--quick",
-                "--data",
-                "--out",
-            ],
-        ),
-        ("families", []),
-        (
-            "compare-fleets",
-            ["--policies", "--populations", "--users", "--number", "--quick", "--data", "--out"],
-        ),
-        ("populations", []),
-        (
-            "simulate",
-            [
-                "--policy",
-                "--horizon",
-                "--noise",
-                "--sigma",
-                "--seeds",
-                "--delay",
-                "--delay-law",
-                "--batch",
-                "--eligible",
-                "--out",
-                "--jobs",
-            ],
-        ),
-        ("warm-up", ["--policy"]),
-        (
-            "movielens",
-            ["--data", "--download", "--min-ratings", "--permutations", "--seed", "--out"],
-        ),
-        ("diagnose", [*COLUMNS, "--half-life", "--permutations", "--seed", "--out"]),
-        (
-            "fit",
-            [
-                *COLUMNS,
-                "--interaction",
-                "--memory",
-                "--half-life",
-                "--ridge",
-                "--drift",
-                "--pooling",
-                "--out",
-                "--jobs",
-            ],
-        ),
-        ("plan", ["--horizon", "--days-between-rounds", "--out"]),
-    ],
-)
-def test_every_command_explains_itself(command, options):
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(command):
     done = run(command, "--help")
     assert (done.returncode, done.stderr) == (0, "")
-    for option in options:
-        assert re.search(rf"{option}\b.*[a-z]{{4}}", done.stdout), option
-    if options:
-        assert f"influential-bandits {command} " in done.stdout, "an example"
-        assert "continues" in done.stdout or command not in {
-            "reproduce",
-            "compare",
-            "compare-fleets",
-        }
+    parameters = COMMANDS[command].params
+    for parameter in parameters:
+        if parameter.param_type_name == "option":
+            assert re.search(rf"{parameter.opts[0]}\b.*[a-z]{{4}}", done.stdout), parameter.name
+    assert f"influential-bandits {command} " in done.stdout or not parameters, "an example"
+    assert "continues" in done.stdout or command not in CONTINUE
 
 
 @pytest.mark.parametrize("command", [(), ("movielens",), ("diagnose",), ("compare",), ("plan",)])
@@ -412,11 +331,11 @@ def test_simulate_saves_runs_and_a_plot(counterexample, tmp_path):
     out = tmp_path / "deep" / "out"
     done = run("simulate", counterexample, "--horizon", 100, "--seeds", 2, "--out", out)
     assert done.returncode == 0, done.stderr
-    assert f"Saved to {out}" in done.stdout
-    names = ["0-LCB.parquet", "1-InfluentialLCB.parquet", "regret.png"]
-    assert sorted(path.name for path in out.iterdir()) == names
-    played = ib.simulate(ib.counterexample(), ib.LCB(), 100, ib.GaussianNoise(1.0), range(2))
-    assert pq.read_table(out / "0-LCB.parquet").equals(played.to_frame("pyarrow", counts=True))
+    assert f"Saved to {out / 'runs' / 'data.parquet'}" in done.stdout
+    assert sorted(path.name for path in out.iterdir()) == ["regret.png", "runs"]
+    for policy in (ib.LCB(), ib.InfluentialLCB()):
+        played = ib.simulate(ib.counterexample(), policy, 100, ib.GaussianNoise(1.0), range(2))
+        assert losses(out, policy) == played.loss().ravel().tolist()
     assert (out / "regret.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
@@ -429,19 +348,19 @@ def test_simulate_prints_the_loss_where_there_is_no_regret(fading, tmp_path):
     instance = ib.Instance.load(fading)
     played = ib.simulate(instance, ib.LCB(), 100, ib.GaussianNoise(1.0), range(10))
     assert float(rows["LCB"][-1]) == pytest.approx(played.loss().mean(axis=(0, 1))[-1], rel=1e-3)
-    assert [path.name for path in out.iterdir()] == ["0-LCB.parquet"]
+    assert [path.name for path in out.iterdir()] == ["runs"]
 
 
 def test_simulate_plays_scenarios(counterexample, tmp_path):
-    options = ("--horizon", 100, "--policy", "LCB", "--seeds", 2, "--out", tmp_path)
-    done = run("simulate", counterexample, *options, "--delay", 10, "--batch", 5)
+    options = ("--horizon", 100, "--policy", "LCB", "--seeds", 2)
+    out = tmp_path / "out"
+    done = run("simulate", counterexample, *options, "--delay", 10, "--batch", 5, "--out", out)
     assert done.returncode == 0, done.stderr
     assert "mean regret" in table(done.stdout)
     late = ib.Scenario(delay=10, batch=5)
     noise = ib.GaussianNoise(1.0)
     played = ib.simulate(ib.counterexample(), ib.LCB(), 100, noise, range(2), scenario=late)
-    saved = pq.read_table(tmp_path / "0-LCB.parquet")
-    assert saved.equals(played.to_frame("pyarrow", counts=True))
+    assert losses(out, ib.LCB()) == played.loss().ravel().tolist()
     done = run("simulate", counterexample, *options, "--eligible", 0.7, "--delay-law", "uniform")
     assert "mean loss" in table(done.stdout), done.stderr
 
@@ -565,17 +484,6 @@ def test_a_policy_of_ones_own_that_cannot_play_gets_one_sentence(
 ):
     done = start("simulate", counterexample, "--policy", policy, "--horizon", 10, cwd=tmp_path)
     assert mention in refused(done)
-
-
-@pytest.mark.long
-def test_warm_up_compiles_and_says_what(own_policy, tmp_path):
-    done = start("warm-up", "--policy", "LCB", "--policy", own_policy, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = done.stdout.splitlines()
-    assert lines[0] == "optima"
-    assert {"LCB: simulations", "Favourite: agents"} <= set(lines)
-    assert lines[-1] == "ready"
-    assert "'Nonsense'" in refused(run("warm-up", "--policy", "Nonsense"))
 
 
 # --- what is not installed ---

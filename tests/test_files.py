@@ -9,7 +9,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import forked
@@ -48,37 +47,6 @@ def test_a_file_gets_its_name_only_when_it_is_complete(tmp_path):
     files.write_text(path, "new")
     assert path.read_text(encoding="utf-8") == "new"
     assert list(tmp_path.iterdir()) == [path]
-
-
-SAVES = """
-import sys
-from pathlib import Path
-from influential_bandits.files import write_json
-path, n = Path(sys.argv[1]), 0
-while True:
-    n += 1
-    write_json(path, {"number": n, "more": [n] * 20_000}, sealed=True)
-    if n == 1:
-        print("begun", flush=True)
-"""
-
-
-@POSIX
-def test_a_file_survives_kills_while_it_is_written_and_the_rest_is_swept(tmp_path):
-    path = tmp_path / "state.json"
-    rng = np.random.default_rng(0)
-    for _ in range(8):
-        process = forked.Popen(
-            [sys.executable, "-c", SAVES, str(path)], stdout=subprocess.PIPE, env=environment()
-        )
-        process.stdout.readline()
-        time.sleep(rng.uniform(0.0, 0.05))
-        process.kill()
-        process.communicate()
-        data = files.read_json(path)
-        assert set(data["more"]) == {data["number"]}
-    files.sweep(tmp_path)
-    assert left_behind(tmp_path) == []
 
 
 HOLDS = """

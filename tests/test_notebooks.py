@@ -32,7 +32,6 @@ def results():
     return [
         world,
         ib.simulate(world, ib.LCB(), 20, seeds=2),
-        ib.optimum(world, 100),
         *fitted,
         impact,
         validation,

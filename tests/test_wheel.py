@@ -1,7 +1,6 @@
 """What users get: the built wheel, installed with its default dependencies and no others."""
 
 import importlib.util
-import json
 import os
 import re
 import subprocess
@@ -33,19 +32,6 @@ run = ib.simulate(
     seeds=range(2),
 )
 print(run.regret()[..., -1].min() >= 0)
-"""
-
-
-LOOK = """
-import json, pydoc
-import influential_bandits as ib
-from influential_bandits import *
-
-assert "class InfluenceModel" in pydoc.plain(pydoc.render_doc(ib))
-try:
-    ib.InfluentialBanditEnv
-except ib.errors.MissingExtra as error:
-    print(json.dumps([sorted(ib.__all__), str(error)]))
 """
 
 
@@ -140,13 +126,6 @@ def test_installed_package_simulates(environment, tmp_path):
     # -I: neither the checkout nor the caller's PYTHONPATH may lend the package.
     python = environment / SCRIPTS / "python"
     assert output(python, "-I", "-c", SIMULATE, cwd=tmp_path).strip() == "True"
-
-
-def test_names_can_be_looked_at_and_imported_with_a_star(environment, tmp_path):
-    names, why = json.loads(output(environment / SCRIPTS / "python", "-c", LOOK, cwd=tmp_path))
-    assert {"simulate", "DaskExecution", "InfluenceModel", "read_log"} <= set(names)
-    assert "InfluentialBanditEnv" not in names
-    assert "pip install gymnasium" in why
 
 
 def test_the_default_install_lists_reproduces_and_compares(environment, tmp_path):

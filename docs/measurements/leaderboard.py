@@ -1,19 +1,19 @@
-"""The leaderboard: a page in Markdown, made of nothing but the files that a comparison left.
+"""The leaderboard: a page in Markdown; what the folder of a comparison has is not played again.
 
-influential-bandits compare --data ml-latest-small --out results/arena
-python docs/measurements/leaderboard.py results/arena docs/leaderboard.md
+python docs/measurements/leaderboard.py ml-latest-small results/arena docs/leaderboard.md
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import influential_bandits as ib
 from influential_bandits.studies.report.text import format_table, two_digits
 from influential_bandits.summaries.interval_text import round_to_interval
 
@@ -34,42 +34,32 @@ AGAINST = {
 }
 
 
-def write_leaderboard(results: Path, out: Path) -> None:
-    """Write the page of a folder's results, with its pictures in a folder beside it."""
-    rows = json.loads((results / "summary.json").read_text(encoding="utf-8"))
-    about = json.loads((results / "arena.json").read_text(encoding="utf-8"))
+def write_leaderboard(comparison: ib.Comparison, results: Path, out: Path, command: str) -> None:
+    """Write the page of a comparison, with its pictures in a folder beside it."""
     pictures = out.parent / "images" / out.stem
     pictures.mkdir(parents=True, exist_ok=True)
-    for source, name in _pictures(about):
-        shutil.copyfile(results / source, pictures / name)
-    command = f"python docs/measurements/leaderboard.py {results} {out}"
-    out.write_text(_page(rows, about, f"images/{out.stem}", command), encoding="utf-8")
+    for section in comparison.sections:
+        names = {figure.name for figure in section.analysis.figures}
+        for name in names & {"regret", "ranks", "wins"}:
+            target = section.name if name == "regret" else name
+            source = results / section.name / f"{name}.svg"
+            shutil.copyfile(source, pictures / f"{target}.svg")
+    out.write_text(_page(comparison, f"images/{out.stem}", command), encoding="utf-8")
 
 
-def _pictures(about: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return which file of the results becomes which picture of the page."""
-    families = [family["family"] for family in about["families"]]
-    overview = ["ranks", "wins"] if len(about["wins"]["policies"]) > 1 else []
-    return [(f"overview/{name}.svg", f"{name}.svg") for name in overview] + [
-        (f"{name}/regret.svg", f"{name}.svg") for name in families
-    ]
-
-
-def _page(rows: list[Row], about: dict[str, Any], images: str, command: str) -> str:
-    made = about["provenance"]
+def _page(comparison: ib.Comparison, images: str, command: str) -> str:
+    rows, results = comparison.rows, comparison.results
+    today = datetime.now(UTC).date()
     parts = [
         "# Leaderboard",
         INTRODUCTION.format(shown=SHOWN, slope=rows[0]["slope_from"]),
-        (
-            f"Made by `{made['command']}` (version {made['version']}, {made['date'][:10]}) and "
-            f"then `{command}`; do not edit."
-        ),
-        *about["notes"],
+        f"Made by `{command}` (version {ib.__version__}, {today}); do not edit.",
+        *comparison.notes,
     ]
-    if len(about["wins"]["policies"]) > 1:
+    if sum(not row["reference"] for row in rows if row["family"] == rows[0]["family"]) > 1:
         parts += [
             "## Overall",
-            _overall(rows, about),
+            _overall(rows),
             f"![Ranks of each policy on each family at its largest horizon]({images}/ranks.svg)",
             (
                 "How often the policy of the row has less regret than that of the column, at the "
@@ -77,16 +67,18 @@ def _page(rows: list[Row], about: dict[str, Any], images: str, command: str) -> 
             ),
             f"![Share of instances on which one policy beats another]({images}/wins.svg)",
         ]
-    for family in about["families"]:
-        mine = [row for row in rows if row["family"] == family["family"]]
-        parts += _family(family, mine, images)
+    for result in results:
+        mine = [row for row in rows if row["family"] == result.family.name]
+        parts += _family(result, mine, images)
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 
-def _overall(rows: list[Row], about: dict[str, Any]) -> str:
+def _overall(rows: list[Row]) -> str:
     """Return the table of mean ranks: over families at their largest horizon, and by horizon."""
     horizons = sorted({row["horizon"] for row in rows})
-    last = {family["family"]: max(family["horizons"]) for family in about["families"]}
+    last: dict[str, int] = {}
+    for row in rows:
+        last[row["family"]] = max(row["horizon"], last.get(row["family"], 0))
     ranked = [row for row in rows if not row["reference"]]
     names = list(dict.fromkeys(row["policy"] for row in ranked))
 
@@ -117,8 +109,8 @@ def _overall(rows: list[Row], about: dict[str, Any]) -> str:
     return text + "\n\n" + format_table(head, lines)
 
 
-def _family(family: dict[str, Any], rows: list[Row], images: str) -> list[str]:
-    last = max(family["horizons"])
+def _family(result: Any, rows: list[Row], images: str) -> list[str]:
+    family, horizons, last = result.family, result.horizons, result.horizons[-1]
     order = sorted(
         (row for row in rows if row["horizon"] == last),
         key=lambda row: (row["reference"], row["mean_regret"]),
@@ -126,22 +118,22 @@ def _family(family: dict[str, Any], rows: list[Row], images: str) -> list[str]:
     ranked = [row["policy"] for row in order if not row["reference"]]
     shown = ranked[:SHOWN] + [row["policy"] for row in order if row["reference"]]
     cells = {(row["policy"], row["horizon"]): row for row in rows}
-    head = ["policy", *(f"T = {t:,}" for t in family["horizons"]), "slope", "regret/T, 99 %"]
+    head = ["policy", *(f"T = {t:,}" for t in horizons), "slope", "regret/T, 99 %"]
     lines = []
     for name in shown:
         final = cells[name, last]
         slope = "" if final["slope"] is None else f"{final['slope']:.2f}"
         tail = two_digits(final["regret_per_round_99"])
-        means = [_cell(cells[name, t], interval=t == last) for t in family["horizons"]]
+        means = [_cell(cells[name, t], interval=t == last) for t in horizons]
         lines.append([_name(final), *means, slope, tail])
     text = (
-        f"{family['description']}. {family['instances']} runs, {family['noise']}"
-        f"{AGAINST[family['benchmark']]}."
+        f"{family.description}. {result.n_instances} runs, {family.noise}"
+        f"{AGAINST[result.benchmark]}."
     )
-    if family["source"]:
-        text += f" Learned from {family['source']}."
-    picture = f"![Regret against the horizon, {family['family']}]({images}/{family['family']}.svg)"
-    return [f"## {family['family']}", text, format_table(head, lines), picture]
+    if family.source:
+        text += f" Learned from {family.source}."
+    picture = f"![Regret against the horizon, {family.name}]({images}/{family.name}.svg)"
+    return [f"## {family.name}", text, format_table(head, lines), picture]
 
 
 def _name(row: Row) -> str:
@@ -158,4 +150,7 @@ def _cell(row: Row, *, interval: bool) -> str:
 
 
 if __name__ == "__main__":
-    write_leaderboard(*map(Path, sys.argv[1:]))
+    release, results, page = sys.argv[1:]
+    made_by = " ".join(["python", *sys.argv])
+    comparison = ib.compare(data=release, out=results)
+    write_leaderboard(comparison, Path(results), Path(page), made_by)

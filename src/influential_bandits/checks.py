@@ -128,19 +128,19 @@ def require_names(
 ) -> tuple[str, ...]:
     """Return names as a tuple, or say why they are none: they must be texts that differ."""
     several = isinstance(names, Iterable) and not isinstance(names, (str, Set))
-    found: tuple[Any, ...] = tuple(names) if several else ()  # type: ignore[arg-type]
-    if not several or not all(isinstance(name, str) for name in found):
+    texts: tuple[Any, ...] = tuple(names) if several else ()  # type: ignore[arg-type]
+    if not several or not all(isinstance(name, str) for name in texts):
         raise error(f"{what} must be a sequence of strings, got {abbreviate(names)}")
-    for name in found:
+    for name in texts:
         if any("\ud800" <= character <= "\udfff" for character in name):
             raise error(
                 f"arm names must be text, but {name!r:.60} holds half a character (a lone "
                 "surrogate)"
             )
-    if len(set(found)) != len(found):
-        twice = next(name for name in found if found.count(name) > 1)
+    if len(set(texts)) != len(texts):
+        twice = next(name for name in texts if texts.count(name) > 1)
         raise error(f"arm names must be unique, but {twice!r} occurs twice")
-    return tuple(str(name) for name in found)
+    return tuple(str(name) for name in texts)
 
 
 def require_horizon(horizon: object) -> int:

@@ -203,6 +203,26 @@ def _remove_if_left(path: Path) -> None:
         path.unlink()
 
 
+def require_writable(path: Path) -> None:
+    """Raise an error before any work if a folder for results cannot be made or written to."""
+    try:
+        nearest = next(each for each in (path, *path.absolute().parents) if each.exists())
+    except OSError as error:
+        raise InvalidInput(f"cannot write to {path}: {clear_reason(error)}") from None
+    if not nearest.is_dir():
+        raise InvalidInput(f"cannot write to {path}: {nearest} is a file, and no folder")
+    if not os.access(nearest, os.W_OK):
+        raise InvalidInput(f"cannot write to {path}: no permission to write in {nearest}")
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder for results, or say why it cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"cannot write to {path}: {error.strerror}") from None
+
+
 def clear_reason(error: BaseException) -> str:
     """Return why the system refused something, in one line."""
     reason = getattr(error, "strerror", None) or str(error).strip().partition("\n")[0]
@@ -241,10 +261,7 @@ def read_json(
 
 def read_sealed_json(path: str | Path) -> tuple[Any, bool]:
     """Return the data of a JSON file as :func:`read_json` does, and whether it has a checksum."""
-    raw = read_regular(path)
-    data = parse_json(raw, path, keep_checksum=True)
-    sealed = isinstance(data, dict) and data.pop("checksum", None) is not None
-    return data, sealed
+    return _parse_json(read_regular(path), path, InvalidInput)
 
 
 def read_regular(path: str | Path, error: type[InvalidInput] = InvalidInput) -> bytes:
@@ -284,13 +301,21 @@ def parse_json(
     error: type[InvalidInput] = InvalidInput,
     *,
     sealed: bool = False,
-    keep_checksum: bool = False,
 ) -> Any:
     """Return the data in the bytes of a JSON file, which is named by errors.
 
-    A checksum is verified if there is one, and left out unless it is to be kept; of a sealed file
-    it must be there.
+    A checksum is verified if there is one, and left out; of a sealed file it must be there.
     """
+    data, has_checksum = _parse_json(raw, path, error, strict=sealed)
+    if sealed and isinstance(data, dict) and not has_checksum:
+        raise error(f"{path} is damaged, or no file of this kind: it has no checksum")
+    return data
+
+
+def _parse_json(
+    raw: bytes, path: str | Path, error: type[InvalidInput], *, strict: bool = False
+) -> tuple[Any, bool]:
+    """Return the data without its checksum, which is verified, and whether there was one."""
     if not raw.strip():
         raise error(f"{path} is not a JSON file: it is empty")
     try:
@@ -313,18 +338,15 @@ def parse_json(
         raise error(f"cannot read {path}: its data are larger than the free memory") from None
     except ValueError as wrong:
         raise error(f"{path} is not a JSON file: {wrong!s:.150}") from None
-    if sealed and isinstance(data, dict) and "checksum" not in data:
-        raise error(f"{path} is damaged, or no file of this kind: it has no checksum")
-    if isinstance(data, dict) and "checksum" in data:
-        checksum = data["checksum"]
-        others = {name: value for name, value in data.items() if name != "checksum"}
-        if checksum != _checksum(others):
-            raise error(
-                f"{path} is damaged: its checksum does not fit what it holds"
-                + ("" if sealed else '; if you changed it on purpose, remove the entry "checksum"')
-            )
-        return data if keep_checksum else others
-    return data
+    if not isinstance(data, dict) or "checksum" not in data:
+        return data, False
+    checksum = data.pop("checksum")
+    if checksum != _checksum(data):
+        raise error(
+            f"{path} is damaged: its checksum does not fit what it holds"
+            + ("" if strict else '; if you changed it on purpose, remove the entry "checksum"')
+        )
+    return data, True
 
 
 def _whole_number(text: str) -> int:

@@ -46,8 +46,8 @@ def split_reference(text: str) -> tuple[str, str] | None:
     >>> split_reference("LCB") is None
     True
     """
-    found = REFERENCE.fullmatch(text)
-    return None if found is None else (found["home"], found["rest"].strip())
+    matched = REFERENCE.fullmatch(text)
+    return None if matched is None else (matched["home"], matched["rest"].strip())
 
 
 def find_object(home: str, name: str) -> Any:

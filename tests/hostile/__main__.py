@@ -7,11 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
-
-from hostile.judging import ALLOWED, OUTCOMES
+from hostile.judging import OUTCOMES
 from hostile.pool import TESTS, play_all
 from hostile.subjects import SUBJECTS
 
@@ -46,54 +42,32 @@ def main():
 
 
 def played(cases, options):
-    """Play the cases with a bar for each subject."""
+    """Play the cases, and say how many are done."""
     verdicts = []
-    columns = (
-        TextColumn("{task.description:16}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        totals = Counter(subject for subject, *_ in cases)
-        bars = {name: progress.add_task(name, total=n, start=False) for name, n in totals.items()}
 
-        def report(verdict):
-            verdicts.append(verdict)
-            progress.start_task(bars[verdict.subject])
-            progress.advance(bars[verdict.subject])
+    def report(verdict):
+        verdicts.append(verdict)
+        print(f"\r{len(verdicts):,} of {len(cases):,}", end="", file=sys.stderr, flush=True)
 
-        source = options.source.resolve()
-        play_all(cases, report, workers=options.workers, source=source)
+    play_all(cases, report, workers=options.workers, source=options.source.resolve())
+    print(file=sys.stderr)
     return sorted(verdicts, key=lambda v: (list(SUBJECTS).index(v.subject), v.number))
 
 
 def show(verdicts, options):
-    """Print subject × outcome, and the failures with what repeats them."""
-    found = Counter((verdict.subject, verdict.outcome) for verdict in verdicts)
-    table = Table("subject", *OUTCOMES, "cases")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    rows = dict.fromkeys(verdict.subject for verdict in verdicts)
-    for name in (*rows, "all"):
-        numbers = [
-            sum(n for (s, o), n in found.items() if o == outcome and name in {s, "all"})
-            for outcome in OUTCOMES
-        ]
-        table.add_row(name, *(str(n or "·") for n in numbers), str(sum(numbers)))
-    console = Console(width=110)
-    console.print(table)
+    """Print outcomes by subject, and the failures with what repeats them."""
+    for name in dict.fromkeys(verdict.subject for verdict in verdicts):
+        found = Counter(verdict.outcome for verdict in verdicts if verdict.subject == name)
+        print(f"{name:18}", ", ".join(f"{found[o]:,} {o}" for o in OUTCOMES if found[o]))
     shown = Counter()
-    for verdict in verdicts:
-        if verdict.allowed:
-            continue
+    bad = [verdict for verdict in verdicts if not verdict.allowed]
+    for verdict in bad:
         shown[verdict.subject] += 1
         if options.all or shown[verdict.subject] <= MOST_SHOWN:
             again = f"ONLY={verdict.subject!r} SEED={verdict.seed} CASE={verdict.number}"
             print(f"{verdict.outcome}: {verdict.about}\n    {verdict.detail}")
             print(f"    again: make hostile {again}")
-    bad = sum(n for (_, outcome), n in found.items() if outcome not in ALLOWED)
-    print(f"{len(verdicts):,} cases, {bad:,} not allowed")
+    print(f"{len(verdicts):,} cases, {len(bad):,} not allowed")
 
 
 if __name__ == "__main__":

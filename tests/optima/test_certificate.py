@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import influential_bandits as ib
-from influential_bandits.optima.certificate import TOLERANCE, Certificate
 from influential_bandits.optima.faces import best_face
-from influential_bandits.optima.path import optimal_path, optimum
+from influential_bandits.optima.path import TOLERANCE, Certificate, optimal_path, optimum
 
 
 @pytest.mark.parametrize("residual", ["primal", "dual", "gap"])

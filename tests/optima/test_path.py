@@ -520,7 +520,7 @@ def test_the_right_equations_of_a_wrong_support_are_not_returned(monkeypatch):
     )
     with pytest.raises(ib.errors.NotCertified, match="no optimum could be proved"):
         optimum(ib.random_instance(3, 0), 1000)
-    with pytest.raises(ib.errors.NotCertified, match=r"no optimum could be proved for T = \[1000"):
+    with pytest.raises(ib.errors.NotCertified, match=r"no optimum could be proved for T = 1000"):
         optimal_path(ib.random_instance(3, 0)).counts([1000, 2000])
 
 

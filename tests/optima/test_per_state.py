@@ -59,20 +59,3 @@ def test_it_is_not_the_regret_on_the_instance_of_proposition_2_3():
         (excess,) = per_state_excess(instance, arms, [rounds])
         assert excess == pytest.approx(0.375)
         assert ib.regret(instance, [1, rounds - 1]) == pytest.approx(rounds / 4 + 1 / 8)
-
-
-@pytest.mark.parametrize(
-    ("choices", "checkpoints", "mention"),
-    [
-        ([0, 2], [1], "choices"),
-        ([0, -1], [1], "choices"),
-        ([[0, 1]], [1], "choices"),
-        ([0, 1], [0], "checkpoints"),
-        ([0, 1], [3], "checkpoints"),
-        ([0, 1], [2, 1], "checkpoints"),
-        ([0, 1], [[1]], "checkpoints"),
-    ],
-)
-def test_choices_and_checkpoints_that_cannot_be_are_refused(refused, choices, checkpoints, mention):
-    with refused(ib.errors.InvalidInput, mention):
-        per_state_excess(ib.counterexample(), choices, checkpoints)

@@ -1,18 +1,10 @@
-"""A run that was killed goes on where it was; a folder of another run is left alone."""
+"""Pieces that are damaged, of another run, or cannot be read; kills are in ``hostile/kills.py``."""
 
-import contextlib
 import errno
 import io
 import os
-import resource
 import shutil
-import signal
-import subprocess
-import sys
-import time
-from dataclasses import asdict
 
-import forked
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -22,11 +14,6 @@ from influential_bandits import files
 from influential_bandits.studies.runner.running import reproduce
 from influential_bandits.studies.runner.store import StudyFolder
 from influential_bandits.studies.runner.study import choose_studies
-
-COMMAND = (sys.executable, "-m", "influential_bandits.cli", "reproduce", "figure-1b")
-# Eight pieces of a tenth of a second or more.
-ENOUGH = {"size": "quick", "seeds": 40, "max_horizon": 10**5}
-OPTIONS = ("--quick", "--seeds", "40", "--max-horizon", "100000")
 
 
 def play(out, size="tiny", **changes):
@@ -45,66 +32,6 @@ def same_table(one, other):
 def stamps(folder):
     """When each file was written, and with what."""
     return {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in folder.rglob("*.parquet")}
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory):
-    out = tmp_path_factory.mktemp("uninterrupted")
-    play(out, **ENOUGH)
-    return out
-
-
-@pytest.mark.long
-@pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
-@pytest.mark.parametrize("after", [1, 4])
-def test_a_killed_run_continues_where_it_was_and_ends_with_the_same_bits(
-    after, tmp_path, uninterrupted
-):
-    pieces = tmp_path / "figure-1b" / "pieces"
-    process = forked.Popen(
-        [*COMMAND, *OPTIONS, "--out", str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    try:
-        deadline = time.monotonic() + 120
-        while len(list(pieces.glob("[!.]*.parquet"))) < after:
-            assert process.poll() is None, process.stderr.read()
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
-    finally:
-        process.kill()
-        process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    finished = stamps(pieces)
-    finished = {name: stamp for name, stamp in finished.items() if not name.startswith(".")}
-    assert after <= len(finished) < 8, "the kill came too late to test anything"
-    assert not (tmp_path / "summary.json").exists()
-    assert not (tmp_path / "report.html").exists()
-
-    play(tmp_path, **ENOUGH)
-    assert finished.items() <= stamps(pieces).items()
-    assert len(stamps(pieces)) >= 8
-    same_table(
-        tmp_path / "figure-1b" / "data.parquet", uninterrupted / "figure-1b" / "data.parquet"
-    )
-    summary = (tmp_path / "summary.json").read_bytes()
-    assert summary == (uninterrupted / "summary.json").read_bytes()
-
-
-@pytest.mark.long
-def test_a_finished_run_computes_nothing_again(tmp_path, monkeypatch):
-    play(tmp_path)
-    before = stamps(tmp_path / "figure-1b" / "pieces")
-    summary = (tmp_path / "summary.json").read_bytes()
-
-    def never(*_, **__):
-        raise AssertionError("a finished piece was played again")
-
-    monkeypatch.setattr("influential_bandits.studies.paper.random_runs.simulate", never)
-    play(tmp_path)
-    assert stamps(tmp_path / "figure-1b" / "pieces") == before
-    assert (tmp_path / "summary.json").read_bytes() == summary
 
 
 def flip(content, place):
@@ -148,22 +75,6 @@ def test_a_damaged_piece_does_not_count_and_is_kept_aside(damage, tmp_path, caps
     assert "kept as a.parquet.damaged" in told
 
 
-@pytest.mark.long
-def test_a_damaged_piece_is_computed_again(tmp_path, tiny):
-    out, _ = tiny
-    shutil.copytree(out / "figure-1b", tmp_path / "figure-1b")
-    pieces = tmp_path / "figure-1b" / "pieces"
-    damaged = pieces / "LCB-00010.parquet"
-    damaged.write_bytes(DAMAGES["bit of the middle"](damaged.read_bytes()))
-    before = stamps(pieces)
-    (tmp_path / "figure-1b" / "data.parquet").unlink()
-    play(tmp_path)
-    after = stamps(pieces)
-    assert {name for name in after if after[name] != before[name]} == {damaged.name}
-    same_table(damaged, out / "figure-1b" / "pieces" / damaged.name)
-    same_table(tmp_path / "figure-1b" / "data.parquet", out / "figure-1b" / "data.parquet")
-
-
 def test_swapped_and_foreign_pieces_do_not_count(tmp_path, tiny):
     out, _ = tiny
     shutil.copytree(out / "figure-1b", tmp_path / "figure-1b")
@@ -199,54 +110,11 @@ def test_trouble_with_reading_ends_the_run_and_leaves_every_piece(
     assert stamps(tmp_path / "figure-1b" / "pieces") == before
 
 
-def open_all(held):
-    """Open files until no more can be opened."""
-    with contextlib.suppress(OSError):
-        while True:
-            held.append(os.open(os.devnull, os.O_RDONLY))
-
-
-@pytest.mark.skipif(os.name == "nt", reason="limits descriptors in the POSIX way")
-def test_too_many_open_files_cost_no_piece(tmp_path, tiny, refused):
-    out, _ = tiny
-    shutil.copytree(out / "figure-1b", tmp_path / "figure-1b")
-    (study,) = choose_studies(["figure-1b"])
-    folder = StudyFolder(tmp_path, study.name, asdict(study.settings["tiny"]))
-    before = stamps(tmp_path / "figure-1b" / "pieces")
-    held = []
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, limits[1]), limits[1]))
-    try:
-        open_all(held)
-        for name in before:
-            with refused(ib.errors.InvalidInput, "Too many open files"):
-                folder.read(name.removesuffix(".parquet"))
-    finally:
-        for descriptor in held:
-            os.close(descriptor)
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    assert stamps(tmp_path / "figure-1b" / "pieces") == before
-
-
 @pytest.mark.parametrize("seeds", [10**9, 10**18])
 def test_more_instances_than_memory_holds_are_refused_at_once(seeds, tmp_path, refused):
     with refused(ib.errors.InvalidInput, f"{seeds:,} random instances", "GB"):
         play(tmp_path, seeds=seeds)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.long
-def test_leftover_temporary_files_are_swept(tmp_path, tiny):
-    out, _ = tiny
-    pieces = tmp_path / "figure-1b" / "pieces"
-    pieces.mkdir(parents=True)
-    suffix = f".ib-{files.HERE}-{'0' * 16}.tmp"
-    (pieces / f".LCB-00000.parquet{suffix}").write_bytes(b"PAR1 half a file")
-    (pieces.parent / f".data.parquet{suffix}").write_bytes(b"PAR1")
-    (pieces.parent / f".settings.json{suffix}").write_bytes(b'{"study": ')
-    play(tmp_path)
-    same_table(tmp_path / "figure-1b" / "data.parquet", out / "figure-1b" / "data.parquet")
-    assert not list(tmp_path.rglob("*.tmp"))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
@@ -15,6 +15,7 @@ from influential_bandits.cli.options import (
     Out,
     Seed,
     reads_log,
+    takes,
 )
 from influential_bandits.cli.running import (
     REPORT,
@@ -66,7 +67,7 @@ def diagnose(
     where.require_installed(*REPORT)
     with explain_stop("nothing was written"):
         from influential_bandits import diagnose as make_diagnosis
-        from influential_bandits.piece_store import require_writable
+        from influential_bandits.files import require_writable
 
         events = _read(
             log, reading, merge_arms_below, adjust, all_pairs=all_pairs is True, tests=True
@@ -87,12 +88,39 @@ def diagnose(
     print_report_place(out)
 
 
+class ChosenModel(NamedTuple):
+    """The settings of a model, and which of them are left to validation."""
+
+    settings: dict[str, Any]
+    left_out: list[str]
+
+
+def _choose_model(
+    interaction: Annotated[str, typer.Option(help="psd, symmetric or diagonal.")] = "psd",
+    memory: Annotated[
+        float | None, typer.Option(help="Influence left after each event; chosen by validation.")
+    ] = None,
+    half_life_days: HalfLifeDays = None,
+    ridge: Annotated[float | None, typer.Option(help="Chosen by validation.")] = None,
+    drift: Annotated[bool, typer.Option(help="Losses also follow their recent level.")] = True,
+    pooling: Annotated[
+        str, typer.Option(help="full: one matrix for all; none: one for each instance.")
+    ] = "full",
+) -> ChosenModel:
+    """Return what options say of the model."""
+    choosable = {"fading": _name_fading(memory, half_life_days), "ridge": ridge}
+    given = {name: value for name, value in choosable.items() if value is not None}
+    fixed = {"interaction": interaction, "drift": drift, "pooling": pooling}
+    return ChosenModel(fixed | given, [name for name in choosable if name not in given])
+
+
 @app.command(
     epilog="Example: influential-bandits fit log.csv --instance user --arm ad --reward click "
     "--out model.json; influential-bandits fit s3://logs/clicks --by-partition --engine dask "
     "--scheduler tcp://host:8786 --reward click --out fits/model.json"
 )
 @reads_log
+@takes("model", _choose_model)
 @works_anywhere
 def fit(
     log: Annotated[
@@ -103,6 +131,7 @@ def fit(
         ),
     ],
     reading: Reading,
+    model: ChosenModel,
     merge_arms_below: MergeArms = None,
     adjust: Annotated[
         bool | None,
@@ -114,16 +143,6 @@ def fit(
             show_default="adjust, unless --by-partition",
         ),
     ] = None,
-    interaction: Annotated[str, typer.Option(help="psd, symmetric or diagonal.")] = "psd",
-    memory: Annotated[
-        float | None, typer.Option(help="Influence left after each event; chosen by validation.")
-    ] = None,
-    half_life_days: HalfLifeDays = None,
-    ridge: Annotated[float | None, typer.Option(help="Chosen by validation.")] = None,
-    drift: Annotated[bool, typer.Option(help="Losses also follow their recent level.")] = True,
-    pooling: Annotated[
-        str, typer.Option(help="full: one matrix for all; none: one for each instance.")
-    ] = "full",
     by_partition: Annotated[
         bool,
         typer.Option(
@@ -144,41 +163,36 @@ def fit(
     where: Where,
 ) -> None:
     """Fit an influence model to a log, and write it as JSON."""
-    if by_partition and (adjust or "item" in reading or "controls" in reading):
-        raise InvalidInput(
-            "--by-partition does not adjust for controls: leave out --adjust, --item and --control"
-        )
-    if not by_partition and "://" in log:
+    if by_partition:
+        _refuse_adjusting(reading, adjust)
+    elif "://" in log:
         raise InvalidInput(f"{log} is an address: add --by-partition, or name a file")
     where.require_installed("pyarrow", "sklearn", *(["fsspec"] if "://" in log else []))
     with explain_stop("nothing was written"):
         from influential_bandits.learning.models import InfluenceModel
         from influential_bandits.studies.logs.diagnosis import fit_log
 
-        choosable = {"fading": _name_fading(memory, half_life_days), "ridge": ridge}
-        settings: dict[str, Any] = {name: x for name, x in choosable.items() if x is not None}
-        left_out = [name for name in choosable if name not in settings]
-        settings |= {
-            "drift": drift,
-            "pooling": pooling,
-        }
-        model = InfluenceModel(interaction, **settings)
-        model.check_settings()
-        all_pairs = interaction != "diagonal"
+        fitted = InfluenceModel(**model.settings)
+        fitted.check_settings()
+        adjusting = not by_partition and adjust is not False
+        all_pairs = fitted.interaction != "diagonal"
         with where.open() as execution:
-            adjusting = not by_partition and adjust is not False
-            if by_partition:
-                events = _read(
-                    log, reading, merge_arms_below, False, all_pairs, execution, temporary
-                )
-            else:
-                events = _read(Path(log), reading, merge_arms_below, adjusting, all_pairs)
+            partitions = (execution, temporary) if by_partition else ()
+            path = log if by_partition else Path(log)
+            events = _read(path, reading, merge_arms_below, adjusting, all_pairs, *partitions)
             controls = None if adjusting else ()
-            model = fit_log(events, out, model, left_out, execution, controls=controls)
+            fitted = fit_log(events, out, fitted, model.left_out, execution, controls=controls)
         if not by_partition:
-            typer.echo(f"Adjusted for: {model.about_['log'].get('adjusted_for', 'nothing')}.")
-        typer.echo(str(model))
+            typer.echo(f"Adjusted for: {fitted.about_['log'].get('adjusted_for', 'nothing')}.")
+        typer.echo(str(fitted))
     typer.echo(f"\nModel: {out}  (next: influential-bandits plan {out} --log {log})")
+
+
+def _refuse_adjusting(reading: Reading, adjust: bool | None) -> None:
+    if adjust or "item" in reading or "controls" in reading:
+        raise InvalidInput(
+            "--by-partition does not adjust for controls: leave out --adjust, --item and --control"
+        )
 
 
 @app.command(epilog="Example: influential-bandits plan model.json --log clicks.csv --horizon 100")

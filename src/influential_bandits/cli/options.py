@@ -18,10 +18,6 @@ from influential_bandits.logs.options import ReadingOptions
 Command = TypeVar("Command", bound=Callable[..., None])
 
 Out = Annotated[Path, typer.Option(help="Folder for the results.")]
-Export = Annotated[
-    Path | None,
-    typer.Option(help="Folder for LaTeX tables, CSV, and figures as PDF and SVG, for a paper."),
-]
 Jobs = Annotated[
     int | None,
     typer.Option(help="Threads, or workers of a cluster started here; by default all cores."),
@@ -101,6 +97,14 @@ def unfold(
     run.__annotations__ = {one.name: one.annotation for one in unfolded}
     del run.__wrapped__
     return run  # type: ignore[return-value]
+
+
+def takes(name: str, make: Callable[..., Any]) -> Callable[[Command], Command]:
+    """Give a command the options of a function: it gets what that makes of them, by a name."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    options = inspect.signature(make, eval_str=True).parameters.values()
+    parameters = [option.replace(kind=keyword) for option in options]
+    return lambda command: unfold(command, name, parameters, lambda given: make(**given))
 
 
 def reads_log(command: Command) -> Command:

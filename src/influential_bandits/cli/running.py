@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,12 +11,11 @@ from typing import Any, NamedTuple
 import typer
 
 from influential_bandits.cli.options import (
-    Command,
     Engine,
     EngineName,
     Jobs,
     Scheduler,
-    unfold,
+    takes,
 )
 from influential_bandits.errors import ClusterLost, InvalidInput, Unfinished
 
@@ -27,18 +25,12 @@ GRAPHICS = ("numba_cuda",)
 CONTINUES = "finished pieces are kept in {}: run the same command again to continue"
 
 
-def check_count(option: str, value: int) -> None:
-    """Raise an error that names the option unless its value is at least 1."""
-    if value < 1:
-        raise InvalidInput(f"{option} must be at least 1, got {value}")
-
-
 class Where(NamedTuple):
     """Where a command's work is done, as its options say."""
 
-    jobs: int | None
-    engine: Engine
-    scheduler: str | None
+    jobs: Jobs = None
+    engine: EngineName = Engine.local
+    scheduler: Scheduler = None
 
     def require_installed(self, *modules: str) -> None:
         """Say what is missing before any work is done, not after it."""
@@ -47,8 +39,8 @@ class Where(NamedTuple):
 
     def open(self) -> Any:
         """Return the execution."""
-        if self.jobs is not None:
-            check_count("jobs", self.jobs)
+        if self.jobs is not None and self.jobs < 1:
+            raise InvalidInput(f"jobs must be at least 1, got {self.jobs}")
         if self.engine is not Engine.dask and self.scheduler is not None:
             raise InvalidInput("--scheduler is for --engine dask")
         if self.engine is Engine.gpu:
@@ -74,19 +66,7 @@ class Where(NamedTuple):
         return cluster
 
 
-def works_anywhere(command: Command) -> Command:
-    """Give a command the options of where its work is done: it gets them as one, ``where``."""
-    options: dict[str, tuple[Any, Any]] = {
-        "jobs": (Jobs, None),
-        "engine": (EngineName, Engine.local),
-        "scheduler": (Scheduler, None),
-    }
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [
-        inspect.Parameter(name, keyword, default=default, annotation=annotation)
-        for name, (annotation, default) in options.items()
-    ]
-    return unfold(command, "where", parameters, lambda given: Where(**given))
+works_anywhere = takes("where", Where)
 
 
 def require_installed(*modules: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from influential_bandits.cli.options import (
-    Export,
     MovieLensData,
     Out,
     Seed,
@@ -21,7 +20,6 @@ from influential_bandits.cli.running import (
     CONTINUES,
     REPORT,
     Where,
-    check_count,
     explain_stop,
     print_report_place,
     print_rest_first,
@@ -31,6 +29,18 @@ from influential_bandits.cli.running import (
 from influential_bandits.errors import InvalidInput
 
 app = typer.Typer()
+
+
+@contextmanager
+def _studying(out: Path, where: Where, format_rest: Callable[[Any], str] = str) -> Iterator[Any]:
+    """Give where to compute; a stop is explained, and what is left of a failure printed."""
+    where.require_installed(*REPORT)
+    with (
+        explain_stop(CONTINUES.format(out)),
+        where.open() as execution,
+        print_rest_first(lambda rest: print_results(format_rest(rest), out)),
+    ):
+        yield execution
 
 
 @app.command(
@@ -59,19 +69,15 @@ def reproduce(
     """
     if quick and tiny:
         raise InvalidInput("choose one of --quick and --tiny")
-    where.require_installed(*REPORT)
+    from influential_bandits.studies.report.text import format_findings
+
     size = "tiny" if tiny else "quick" if quick else "full"
-    with explain_stop(CONTINUES.format(out)):
-        from influential_bandits.studies.report.text import format_findings
+    with _studying(out, where, format_findings) as execution:
         from influential_bandits.studies.runner.running import reproduce as run
         from influential_bandits.studies.runner.study import choose_studies
 
         chosen = choose_studies(studies or ())
-        with (
-            where.open() as execution,
-            print_rest_first(lambda rest: print_results(format_findings(rest), out)),
-        ):
-            results = run(chosen, out, size, seeds, max_horizon, execution)
+        results = run(chosen, out, size, seeds, max_horizon, execution)
     print_results(format_findings(results), out)
     if tiny:
         typer.echo("Such short games have other slopes: leave out --tiny for longer ones.")
@@ -128,7 +134,6 @@ def compare(
     ] = False,
     data: MovieLensData = None,
     out: Out = Path("results/compare"),
-    export: Export = None,
     *,
     where: Where,
 ) -> None:
@@ -137,8 +142,7 @@ def compare(
     Run it again after an interruption, and it continues where it was; with another policy, it plays
     that policy only.
     """
-    counts = {"instances": instances, "seeds": seeds}
-    with _comparing(counts, out, where) as execution:
+    with _studying(out, where) as execution:
         from influential_bandits.studies.compare.compare import compare as run
 
         comparison = run(
@@ -153,33 +157,6 @@ def compare(
             execution=execution,
         )
     print_results(str(comparison), out)
-    _export(comparison, export)
-
-
-def _export(comparison: Any, folder: Path | None) -> None:
-    """Write tables and figures for a paper, if a folder was named."""
-    if folder is not None:
-        comparison.export(folder)
-        typer.echo(f"For a paper: {folder} (LaTeX tables, standings.csv, figures as PDF and SVG)")
-
-
-@contextmanager
-def _comparing(
-    counts: dict[str, int | None],
-    out: Path,
-    where: Where,
-) -> Iterator[Any]:
-    """Give where to compare, once counts were checked; a stop is explained, the rest printed."""
-    where.require_installed(*REPORT)
-    for option, value in counts.items():
-        if value is not None:
-            check_count(option, value)
-    with (
-        explain_stop(CONTINUES.format(out)),
-        where.open() as execution,
-        print_rest_first(lambda rest: print_results(str(rest), out)),
-    ):
-        yield execution
 
 
 @app.command(name="families")
@@ -230,7 +207,6 @@ def compare_fleets(
     ] = False,
     data: MovieLensData = None,
     out: Out = Path("results/fleets"),
-    export: Export = None,
     *,
     where: Where,
 ) -> None:
@@ -238,11 +214,10 @@ def compare_fleets(
 
     Run it again after an interruption, and it continues where it was.
     """
-    counts = {"users": users, "number": number}
-    with _comparing(counts, out, where) as execution:
+    with _studying(out, where) as execution:
         from influential_bandits.studies.compare.compare import compare_fleets as run
 
-        found = run(
+        comparison = run(
             split_list(policies) or None,
             split_list(populations) or None,
             users,
@@ -253,8 +228,7 @@ def compare_fleets(
             out=out,
             execution=execution,
         )
-    print_results(str(found), out)
-    _export(found, export)
+    print_results(str(comparison), out)
 
 
 @app.command(name="populations")

@@ -12,10 +12,7 @@ from numba.core import event
 from influential_bandits.numerics.code_cache import CodeCache
 
 PATIENCE = 1.0  # seconds of compiling, taken together, that pass without a word
-NOTICE = (
-    "compiling, which is needed once: later runs find the code on disk "
-    "(influential-bandits warm-up compiles ahead) …"
-)
+NOTICE = "compiling, which is needed once: later runs find the code on disk …"
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,11 +11,9 @@ from influential_bandits.checks import abbreviate, is_real
 from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.compiling import kernel
-from influential_bandits.optima.certificate import Certificate
-from influential_bandits.optima.path import Optimum
+from influential_bandits.optima.path import Certificate, Optimum
 from influential_bandits.world.instance import Instance, require_lasting_memory
 
-MOST_INDEFINITE = 10  # arms; each of 2¹⁰ sets of arms between their bounds is looked at
 STEPS = 1_000_000  # exchanges between two arms; few thousands are usual
 SUMS = 1e-9  # what shares may miss 1 by, as decimals do
 
@@ -81,10 +79,8 @@ def _require_ends(name: str, ends: Sequence[float]) -> tuple[float, float]:
 def bounded_optimum(instance: Instance, horizon: float, shares: Shares) -> Optimum:
     """Return the best counts for a horizon under bounds of each arm's share, with proof.
 
-    The minimiser of b·x + ½·xᵀAx over Σx = T and T·least ≤ x ≤ T·most. A definite instance is
-    solved by exchanges between the two arms that gain most by it, and the certificate is the
-    Frank-Wolfe gap over the same bounds. For an indefinite one all sets of arms that may lie
-    between their bounds are searched, up to 10 arms.
+    The minimiser of b·x + ½·xᵀAx over Σx = T and T·least ≤ x ≤ T·most, found by exchanges between
+    the two arms that gain most by it. The certificate is the Frank-Wolfe gap over the same bounds.
 
     Examples
     --------
@@ -94,22 +90,19 @@ def bounded_optimum(instance: Instance, horizon: float, shares: Shares) -> Optim
     array([50., 50.])
     """
     require_lasting_memory(instance, "bounded_optimum")
+    if not instance.definite:
+        raise NotApplicable(
+            "the interaction is indefinite, and shares can be kept where it is positive "
+            "semi-definite: fit interaction='psd'"
+        )
     b, matrix = np.array(instance.linear_term), np.asarray(instance.interaction.to_dense())
     low, high = horizon * shares.least, horizon * shares.most
-    if instance.definite:
-        counts = fill_cheapest(instance.initial_loss, low, high, horizon)
-        _exchange(matrix, b, low, high, counts)
-        counts = _polish(matrix, b, low, high, counts, horizon)
-    else:
-        counts = _search_faces(matrix, b, low, high, horizon)
+    counts = fill_cheapest(instance.initial_loss, low, high, horizon)
+    _exchange(matrix, b, low, high, counts)
+    counts = _polish(matrix, b, low, high, counts, horizon)
     certificate = _certify(matrix, b, low, high, counts, horizon)
-    if instance.definite:
-        if not certificate.is_optimal():
-            raise NotCertified(
-                f"no counts could be proved optimal for T = {horizon:g}: {certificate}"
-            )
-    else:
-        certificate = Certificate(certificate.primal, 0.0, 0.0, "all faces")
+    if not certificate.is_optimal():
+        raise NotCertified(f"no counts could be proved optimal for T = {horizon:g}: {certificate}")
     gradient = b + matrix @ counts
     between = (counts > low) & (counts < high)
     used = between if between.any() else counts > low
@@ -168,63 +161,15 @@ def _polish(
     free = (counts > low) & (counts < high)
     if not free.any():
         return counts
-    solved = counts.copy()
-    solved[free] = _solve_free(A, b, counts[None], free, total)[0]
-    inside = bool(((solved >= low) & (solved <= high)).all())
-    return solved if inside and np.isfinite(solved).all() else counts
-
-
-def _solve_free(A: Floats, b: Floats, fixed: Floats, free: Any, total: float) -> Floats:
-    """Return the stationary counts of the free arms, the others being fixed: (rows, free)."""
     size = int(free.sum())
     matrix = np.ones((size + 1, size + 1))
     matrix[:size, :size], matrix[size, size] = A[np.ix_(free, free)], 0.0
-    others = fixed[:, ~free]
-    right = np.column_stack(
-        [-b[free] - others @ A[np.ix_(~free, free)], total - others.sum(axis=1)]
-    )
-    return np.asarray(np.linalg.lstsq(matrix, right.T, rcond=None)[0][:size].T)
-
-
-def _search_faces(A: Floats, b: Floats, low: Floats, high: Floats, total: float) -> Floats:
-    """Return the global minimiser: some arms lie between their bounds, all others at one.
-
-    A minimiser lies inside some face of the polytope, and is stationary there; if it is not the
-    only one on its face, another lies on a smaller face. So the best of all stationary points that
-    lie within the bounds is the minimum.
-    """
-    arms = b.size
-    if arms > MOST_INDEFINITE:
-        raise NotApplicable(
-            f"the interaction is indefinite, and shares can then be kept for up to "
-            f"{MOST_INDEFINITE} arms, not {arms}; fit interaction='psd'"
-        )
-    best, lowest = None, np.inf
-    for free in _subsets(arms):
-        at_most = _subsets(int((~free).sum()))
-        counts = np.zeros((len(at_most), arms))
-        counts[:, ~free] = np.where(at_most, high[~free], low[~free])
-        if free.any():
-            counts[:, free] = _solve_free(A, b, counts, free, total)
-        counts = counts[_lie_between(counts, low, high, total)]
-        losses = counts @ b + 0.5 * np.einsum("ni,ij,nj->n", counts, A, counts)
-        if len(losses) and losses.min() < lowest:
-            best, lowest = counts[losses.argmin()], float(losses.min())
-    if best is None:
-        raise NotCertified(f"no face holds an optimum for T = {total:g} that can be proved")
-    return np.asarray(np.clip(best, low, high))
-
-
-def _lie_between(counts: Floats, low: Floats, high: Floats, total: float) -> Any:
-    """Tell which rows of counts keep their bounds and their sum, but for rounding."""
-    room = 1e-12 * total
-    kept = (counts >= low - room).all(axis=1) & (counts <= high + room).all(axis=1)
-    return kept & (np.abs(counts.sum(axis=1) - total) <= room)
-
-
-def _subsets(size: int) -> Any:
-    """Return all subsets of so many things as masks, (subsets, size)."""
-    return (np.arange(1 << size)[:, None] >> np.arange(size) & 1).astype(bool)
+    others = counts[~free]
+    right = np.append(-b[free] - others @ A[np.ix_(~free, free)], total - others.sum())
+    solved = counts.copy()
+    solved[free] = np.linalg.lstsq(matrix, right, rcond=None)[0][:size]
+    inside = bool(((solved >= low) & (solved <= high)).all())
+    return solved if inside and np.isfinite(solved).all() else counts
 
 
 def _certify(

@@ -14,6 +14,7 @@ from influential_bandits.world.instance import Instance, require_instance, requi
 
 ZERO = 1e-12  # relative size under which a gap or a curvature counts as zero
 ROUNDING = 1e-14  # relative size under which a share counts as zero
+LARGEST = 2000  # arms of which all may be in use
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +108,7 @@ def difficulty(instance: Instance) -> Difficulty:
 def _by_the_ray(
     instance: Instance, ray_support: Ints, growing: Ints, offsets: Floats
 ) -> tuple[str, str]:
-    """Decide an instance without growing costs: is there still a pull that nothing repays?"""  # noqa: D400
+    """Decide an instance without growing costs: whether some pull is still never repaid."""
     resting = np.setdiff1d(ray_support, growing)
     if len(resting):
         return "hard", (
@@ -131,18 +132,12 @@ def _definite_directions(instance: Instance, ray_support: Ints) -> bool:
     rank = instance.world.values.shape[1] if instance.interaction.name == "low-rank" else n_arms
     if n_arms > rank + 1:
         return False
-    if n_arms > 2000 and instance.interaction.name == "sparse":
-        raise NotApplicable(f"difficulty of {n_arms:,} sparse arms would need a dense matrix")
-    if n_arms > 2000:
-        return _definite_by_eigenvalues(instance)
+    if n_arms > LARGEST:
+        raise NotApplicable(
+            f"the difficulty of an instance of full rank is found up to {LARGEST:,} arms, got "
+            f"{n_arms:,}"
+        )
     inverse = np.zeros((n_arms + 1, n_arms + 1))
     support = np.empty(n_arms, np.int64)
     order = np.concatenate([ray_support, np.setdiff1d(np.arange(n_arms), ray_support)])
     return all(enter(instance.world, inverse, support, m, int(arm)) for m, arm in enumerate(order))
-
-
-def _definite_by_eigenvalues(instance: Instance) -> bool:
-    matrix = instance.interaction.to_dense()
-    centred = matrix - matrix.mean(axis=0) - matrix.mean(axis=1)[:, None] + matrix.mean()
-    eigenvalues = np.linalg.eigvalsh(centred)
-    return bool(eigenvalues[1] > ZERO * eigenvalues[-1])

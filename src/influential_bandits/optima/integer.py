@@ -53,8 +53,8 @@ class IntegerOptimum:
 
     def __repr__(self) -> str:
         used = f"{np.count_nonzero(self.counts):,} of {self.counts.size:,} arms in use"
-        how = "exact" if self.exact else f"within {self.gap:.3g} of the best"
-        return f"IntegerOptimum(T = {self.horizon:,}, {used}, loss {self.loss:,.6g}, {how})"
+        proof = "exact" if self.exact else f"within {self.gap:.3g} of the best"
+        return f"IntegerOptimum(T = {self.horizon:,}, {used}, loss {self.loss:,.6g}, {proof})"
 
 
 def integer_optimum(instance: Instance, horizon: int, nodes: int = 2_000_000) -> IntegerOptimum:
@@ -238,9 +238,9 @@ def _search(
         if level == n:
             x[n] = left[n]
             if cost[n] + gaps[n] * x[n] < excess:
-                found = _excess(squares, centre, gaps, x)
-                if found < excess:
-                    excess = found
+                reached = _excess(squares, centre, gaps, x)
+                if reached < excess:
+                    excess = reached
                     for i in range(n + 1):
                         best[i] = x[i]
             level -= 1

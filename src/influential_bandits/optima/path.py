@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,15 +12,14 @@ from influential_bandits.checks import (
     LARGEST_HORIZON,
     abbreviate,
     is_real,
+    real_array,
     require_horizon,
     whole_number,
 )
-from influential_bandits.display import draw_bars, make_html
 from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.numerics.compiling import lazy_kernel
 from influential_bandits.numerics.double_double import add
-from influential_bandits.optima.certificate import Certificate
 from influential_bandits.optima.critical_line import (
     ENDED,
     TOO_LARGE,
@@ -41,10 +39,32 @@ from influential_bandits.world.instance import (
     require_lasting_memory,
 )
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+TOLERANCE = 1e-11  # far above the rounding of sums over many arms, far below what data mean
 
-MOST_SHOWN, MOST_DRAWN = 10, 40  # arms, in a table and in a picture
+
+@dataclass(frozen=True)
+class Certificate:
+    """Residuals of the optimality conditions, each relative to the size of its own terms.
+
+    For convex problems a small duality gap alone proves optimality: no feasible point has a total
+    loss lower by more than ``gap`` times Σ x_i·(|b_i| + Σ_j |A_ij|·x_j).
+
+    Examples
+    --------
+    >>> import influential_bandits as ib
+    >>> ib.optimum(ib.counterexample(), 100).certificate.is_optimal()
+    True
+    """
+
+    primal: float  # violation of x ≥ 0 and Σx = T, over T
+    dual: float  # how far some ∇_i lies below λ, over |b_i| + Σ_j |A_ij|·x_j and their mean
+    gap: float  # ∇·x − T·min ∇, the Frank-Wolfe gap, over Σ x_i·(|b_i| + Σ_j |A_ij|·x_j)
+    method: str = "optimality conditions"  # or "all faces", for indefinite instances
+
+    def is_optimal(self, tolerance: float = TOLERANCE) -> bool:
+        """Tell whether every residual is within the tolerance."""
+        residuals = (self.primal, self.dual, self.gap)
+        return all(residual <= tolerance for residual in residuals)  # nan proves nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,32 +100,6 @@ class Optimum:
     def __repr__(self) -> str:
         used = f"{np.count_nonzero(self.counts):,} of {self.counts.size:,} arms in use"
         return f"Optimum(T = {self.horizon:,.12g}, {used}, loss {self.loss:,.6g})"
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw how many rounds each arm gets, the forty largest counts.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Draw here; by default in a new figure.
-        """
-        arms = self._largest(MOST_DRAWN)
-        title = f"Best counts for T = {self.horizon:,.12g}"
-        return draw_bars(ax, [str(arm) for arm in arms], self.counts[arms], x="pulls", title=title)
-
-    def _repr_html_(self) -> str:
-        """Show the largest counts, what one more round costs, and the proof."""
-        proof = f"relative gap {self.certificate.gap:.1e}, by {self.certificate.method}"
-        facts = {"one more round costs": f"{self.multiplier:.6g}", "proof": proof}
-        arms = self._largest(MOST_SHOWN)
-        shares = 100.0 * self.counts / self.horizon
-        rows = [[arm, f"{self.counts[arm]:,.6g}", f"{shares[arm]:.1f} %"] for arm in arms]
-        return make_html(repr(self), facts, ["arm", "pulls", "share"], rows)
-
-    def _largest(self, most: int) -> Ints:
-        """Return the arms in use, those with the largest counts if there are too many, in order."""
-        order = np.argsort(-self.counts, kind="stable")[:most]
-        return np.sort(order[self.counts[order] > 0.0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,18 +207,11 @@ class OptimalPath:
 
         Every answer is certified; one that is not raises :class:`NotCertified`.
         """
-        try:
-            flat = np.asarray(horizons, dtype=np.float64).ravel()
-        except (TypeError, ValueError, OverflowError):
-            raise InvalidInput(f"horizons must be numbers, got {abbreviate(horizons)}") from None
-        if flat.size and not (flat.min() > 0.0 and flat.max() < np.inf):
-            raise InvalidInput(f"a horizon must be positive and finite, got {horizons!r}")
+        flat = real_array("horizons", horizons).ravel()
         if flat.size:
-            self._follow(float(flat.max()))
-        world, b = self.instance.world, self.instance.linear_term
-        out, residuals = _certify_counts(world, b, self._events, self._times, flat)
-        _require_proof(Certificate(*residuals.tolist()), flat)
-        return out.reshape(*np.shape(horizons), self.instance.n_arms)
+            self._number(float(flat.max()))  # the path is followed that far, once for all
+        rows = [self.optimum(horizon).counts for horizon in flat.tolist()]
+        return np.reshape(rows, (*np.shape(horizons), self.instance.n_arms))
 
     def optimum(self, horizon: float) -> Optimum:
         """Return the optimum for one horizon with its certificate."""
@@ -316,35 +303,9 @@ def certify_face(instance: Instance, horizon: float) -> tuple[Ints, Floats, Cert
     return support, point, certificate
 
 
-def _require_proof(certificate: Certificate, horizons: float | Floats) -> None:
+def _require_proof(certificate: Certificate, horizon: float) -> None:
     if not certificate.is_optimal():
-        raise NotCertified(f"no optimum could be proved for T = {horizons}: {certificate}")
-
-
-@lazy_kernel
-def _certify_counts(
-    world: World, b: Floats, events: Ints, times: Floats, horizons: Floats
-) -> tuple[Floats, Floats]:
-    """Return x*(T) for each horizon, and their largest residuals as in :class:`Certificate`."""
-    x = np.zeros((horizons.size, b.size))
-    residuals = np.zeros(3)
-    last = -1
-    support = np.empty(0, np.int64)
-    p = q = np.empty((1, 2))
-    for n in range(horizons.size):
-        number = np.searchsorted(times, horizons[n], side="right") - 1
-        if number != last:
-            last = number
-            support = replay(events, number)
-            p, q, _, _, sound = solve_support(world, b, support)
-            if not sound:
-                residuals[:] = np.inf
-                break
-        point = line_at(p, q, horizons[n])
-        for m in range(support.size):
-            x[n, support[m]] = max(point[m, 0], 0.0)
-        residuals = np.maximum(residuals, certify(world, b, support, point, horizons[n]))
-    return x, residuals
+        raise NotCertified(f"no optimum could be proved for T = {horizon}: {certificate}")
 
 
 @lazy_kernel

@@ -118,13 +118,13 @@ def _against_integer(instance: Instance, rows: Floats) -> Floats:
         raise InvalidInput('counts must be whole numbers for regret against="integer"')
     best = np.zeros_like(rows)
     for horizon in np.unique(horizons[horizons > 0]):
-        found = integer_optimum(instance, int(horizon))
-        if not found.exact:
+        whole = integer_optimum(instance, int(horizon))
+        if not whole.exact:
             raise NotCertified(
-                f"the best counts for T = {int(horizon)} are proved only up to {found.gap:.3g}; "
+                f"the best counts for T = {int(horizon)} are proved only up to {whole.gap:.3g}; "
                 'use against="relaxation"'
             )
-        best[horizons == horizon] = found.counts
+        best[horizons == horizon] = whole.counts
     return np.maximum(_excess_over(instance, rows, best), 0.0)
 
 

@@ -54,10 +54,10 @@ def best_schedule(instance: Instance, longest: int = 240) -> Ints:
     periods = [*range(1, min(SHORT_PERIODS, longest) + 1), longest // 4, longest // 2, longest]
     best, lowest = np.zeros(1, np.int64), np.inf
     for period in sorted({period for period in periods if period >= 1}):
-        found = find_schedule(instance, period, repeats=True)
-        value = _long_run_loss(instance.world, found)
+        schedule = find_schedule(instance, period, repeats=True)
+        value = _long_run_loss(instance.world, schedule)
         if value < lowest - 1e-12 * (1.0 + abs(value)):
-            best, lowest = found, value
+            best, lowest = schedule, value
     return best
 
 

@@ -1,4 +1,4 @@
-"""Instance files: policies on one at once, or on many in pieces."""
+"""Instance files: every policy on every instance, in pieces."""
 
 from __future__ import annotations
 
@@ -12,38 +12,30 @@ from typing import Any
 import numpy as np
 
 from influential_bandits.checks import require_horizon, whole_number
-from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable
+from influential_bandits.errors import InvalidInput, InvalidInstance
 from influential_bandits.execution.base import Execution
-from influential_bandits.files import parse_json, read_regular, write_atomically
+from influential_bandits.files import parse_json, read_regular
 from influential_bandits.free_memory import require_memory
-from influential_bandits.numerics.arrays import Ints
 from influential_bandits.numerics.fingerprints import package_digest
-from influential_bandits.packages import optional_module
-from influential_bandits.piece_store import make_folder
 from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.registry import code_digest, policy_from_text
 from influential_bandits.simulation.engine import log_spaced, simulate
 from influential_bandits.simulation.scenario import Scenario
-from influential_bandits.simulation.trajectory import Trajectory
+from influential_bandits.studies.report.content import Figure, Series
+from influential_bandits.studies.report.static import draw
 from influential_bandits.studies.report.text import format_table, number
 from influential_bandits.studies.runner.rows import Rows, tidy
 from influential_bandits.studies.runner.running import Job, compute_jobs, raise_if_failed
-from influential_bandits.studies.runner.store import StudyFolder, write_rows
+from influential_bandits.studies.runner.store import RowStore, StudyFolder, write_rows
 from influential_bandits.studies.runner.study import Piece, hash_inputs, make_file_name
 from influential_bandits.world.instance import Instance
-from influential_bandits.world.noise import GaussianNoise, Noise, NoNoise, UniformNoise
+from influential_bandits.world.noise import Noise
 
 FOLDER = "runs"  # of finished pieces and their data
 # The names of pieces hash every input, so that one folder serves all settings.
 FOLDER_SETTINGS: Mapping[str, Any] = {"name": FOLDER}
 MOST_ROWS = 40  # of the printed table that goes into single instances
-
-
-def make_noise(name: str, sigma: float) -> Noise:
-    """Return the noise of this name: none, Gaussian with σ, or uniform in (−σ, σ)."""
-    if name == "none":
-        return NoNoise()
-    return GaussianNoise(sigma) if name == "gaussian" else UniformNoise(sigma)
+POWERS = [10**exponent for exponent in range(1, 16)]  # horizons that a table shows
 
 
 @dataclass(frozen=True)
@@ -62,66 +54,6 @@ class PlaySettings:
         require_memory(number * len(log_spaced(horizon)) * 8, f"{number:,} seeds", "ask for fewer")
         if self.scenario == Scenario():
             object.__setattr__(self, "scenario", None)
-
-    def play(
-        self, instance: Instance, policy: Policy, execution: Execution | int | None, **more: Any
-    ) -> Trajectory:
-        """Let a policy play."""
-        return simulate(
-            instance,
-            policy,
-            self.horizon,
-            self.noise,
-            range(self.seeds),
-            scenario=self.scenario,
-            execution=execution,
-            **more,
-        )
-
-
-def play_file(
-    path: Path, policies: list[str], settings: PlaySettings, out: Path | None, execution: Execution
-) -> str:
-    """Play policies on the instance of a file; return the table, save runs and plot to ``out``."""
-    instance = Instance.load(path)
-    players = [policy_from_text(name) for name in policies]
-    if out is not None:
-        make_folder(out)
-    runs = [settings.play(instance, policy, execution) for policy in players]
-    what = "regret"
-    try:
-        values = [run.regret() for run in runs]
-    except NotApplicable:
-        what, values = "loss", [run.loss() for run in runs]
-    if out is not None:
-        _save_runs(runs, out, with_plot=what == "regret")
-    checkpoints = runs[0].checkpoints
-    shown = _choose_columns(checkpoints)
-    header = [f"mean {what}", *(f"T = {checkpoints[c]:,}" for c in shown)]
-    rows = [
-        [run.policy.label, *(number(mean) for mean in value.mean(axis=(0, 1))[shown])]
-        for run, value in zip(runs, values, strict=True)
-    ]
-    return format_table(header, rows) + (f"\n\nSaved to {out}" if out else "")
-
-
-def _choose_columns(checkpoints: Ints) -> list[int]:
-    """Return the places of the checkpoints that a table shows: powers of ten, and the last."""
-    last = len(checkpoints) - 1
-    return [c for c in range(last) if checkpoints[c] in (10**e for e in range(1, 16))] + [last]
-
-
-def _save_runs(runs: list[Trajectory], out: Path, with_plot: bool) -> None:
-    for n, run in enumerate(runs):
-        run.save(out / f"{n}-{type(run.policy).__name__}.parquet")
-    if with_plot:
-        optional_module("matplotlib").use("Agg")
-        figure, ax = optional_module("matplotlib.pyplot").subplots()
-        for run in runs:
-            run.plot(ax)
-        write_atomically(
-            out / "regret.png", lambda path: figure.savefig(path, format="png", dpi=150)
-        )
 
 
 def list_instance_files(paths: Sequence[Path]) -> list[Path]:
@@ -142,25 +74,26 @@ def play_files(
     files: Sequence[Path],
     policies: list[str],
     settings: PlaySettings,
-    out: Path,
+    out: Path | None,
     execution: Execution,
 ) -> str:
     """Play every policy on the instance of every file; return a table of mean regrets or losses.
 
-    Each is played as if it were alone. Finished pieces found in the folder are not computed again;
-    :class:`Unfinished` names the files that could not be read, or played, in the end.
+    Each is played as if it were alone. With a folder, rows and a plot are saved there, and finished
+    pieces found in it are not computed again. :class:`Unfinished` names in the end what could not
+    be played; if nothing could, the first error is raised.
     """
     players = [policy_from_text(name) for name in policies]
-    make_folder(out)
-    folder = StudyFolder(out, FOLDER, FOLDER_SETTINGS)
+    store = RowStore() if out is None else StudyFolder(out, FOLDER, FOLDER_SETTINGS)
     pieces = _cut_into_pieces(files, players, settings)
-    job = Job("simulate", pieces, len(files) * len(players), folder, most_left_out=1.0)
+    job = Job("simulate", pieces, len(files) * len(players), store, most_left_out=1.0)
     ((rows, failures),) = compute_jobs([job], execution)
     if not rows:
-        raise_if_failed(failures, out)
-        return ""
-    saved = write_rows(out, FOLDER, FOLDER_SETTINGS, rows)
-    text = f"{_format_means(rows, players)}\n\nSaved to {saved}"
+        raise failures[0].error
+    text = _format_means(rows, players)
+    if out is not None:
+        text += f"\n\nSaved to {write_rows(out, FOLDER, FOLDER_SETTINGS, rows)}"
+        _draw_regrets(rows, players, out)
     raise_if_failed(failures, out, text)
     return text
 
@@ -215,7 +148,16 @@ def _compute(
 
     Rows do not say which file they are of: it may be renamed, or have another place next time.
     """
-    run = settings.play(file.parse(), policy, threads, progress=False)
+    run = simulate(
+        file.parse(),
+        policy,
+        settings.horizon,
+        settings.noise,
+        range(settings.seeds),
+        scenario=settings.scenario,
+        execution=threads,
+        progress=False,
+    )
     rows = tidy(run, [0], policy=np.array(repr(policy), object))
     del rows["instance"]
     return rows
@@ -223,20 +165,39 @@ def _compute(
 
 def _format_means(rows: Rows, players: list[Policy]) -> str:
     """Return mean regrets (losses, if there is an instance without) by policy, and by instance."""
-    what = "loss" if np.isnan(rows["regret"]).any() else "regret"
+    column = _choose_column(rows)
     horizons = np.unique(rows["horizon"])
-    marks = horizons[_choose_columns(horizons)]
+    marks = [int(mark) for mark in horizons if mark in POWERS or mark == horizons[-1]]
     files = dict(zip(rows["instance"].tolist(), rows["file"], strict=True))
+    alone = len(files) == 1
     lines = []
     for policy in players:
         mine = rows["policy"] == repr(policy)
-        groups: list[tuple[str, Any]] = [(f"all {len(files):,}", mine)]
-        if len(files) * len(players) <= MOST_ROWS:
-            groups += [(name, mine & (rows["instance"] == n)) for n, name in files.items()]
-        for name, chosen in groups:
+        groups: list[tuple[list[str], Any]] = [([] if alone else [f"all {len(files):,}"], mine)]
+        if not alone and len(files) * len(players) <= MOST_ROWS:
+            groups += [([name], mine & (rows["instance"] == n)) for n, name in files.items()]
+        for names, chosen in groups:
             at = [chosen & (rows["horizon"] == mark) for mark in marks]
-            means = [number(float(rows[what][some].mean())) for some in at]
-            lines.append([policy.label, name, *means])
-    return format_table(
-        [f"mean {what}", "instance", *(f"T = {mark:,}" for mark in marks)], lines, 2
-    )
+            means = [number(float(rows[column][some].mean())) for some in at]
+            lines.append([policy.label, *names, *means])
+    header = [f"mean {column}", *([] if alone else ["instance"])]
+    return format_table([*header, *(f"T = {mark:,}" for mark in marks)], lines, len(header))
+
+
+def _choose_column(rows: Rows) -> str:
+    """Return what is shown: regret, or loss if there is an instance without regret."""
+    return "loss" if np.isnan(rows["regret"]).any() else "regret"
+
+
+def _draw_regrets(rows: Rows, players: list[Policy], out: Path) -> None:
+    """Draw the mean regret of each policy over all instances and seeds, if it is defined."""
+    if _choose_column(rows) == "loss":
+        return
+    horizons = np.unique(rows["horizon"])
+    series = []
+    for policy in players:
+        mine = rows["policy"] == repr(policy)
+        means = [rows["regret"][mine & (rows["horizon"] == mark)].mean() for mark in horizons]
+        series.append(Series(policy.label, horizons, means))
+    figure = Figure("regret", "Mean regret", "horizon T", "mean regret", series)
+    draw(figure, out, FOLDER_SETTINGS, ("png",))

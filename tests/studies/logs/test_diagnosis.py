@@ -25,7 +25,7 @@ from influential_bandits.studies.logs import options
 from influential_bandits.studies.logs.diagnosis import fit_log
 from influential_bandits.studies.logs.verdict import open_report
 from influential_bandits.studies.report.content import Table
-from influential_bandits.studies.report.html import render_inline
+from influential_bandits.studies.report.results import render_inline
 
 TIRING = np.diag([0.6, 0.3, 0.0])
 SECTIONS = ["arms", "cost", "how-sure", "what-else", "effects", "log"]

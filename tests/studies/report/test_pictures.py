@@ -16,8 +16,13 @@ from influential_bandits.studies.report.content import (
     Panels,
     Series,
 )
-from influential_bandits.studies.report.palette import BY_NAME, COLOURS, places
-from influential_bandits.studies.report.static import draw, draw_inline
+from influential_bandits.studies.report.static import (
+    BY_NAME,
+    COLOURS,
+    draw,
+    draw_inline,
+    places,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 MATRIX = np.array([[2.0, -1.0, 0.5], [-1.0, 1.0, 0.0], [0.5, 0.0, 3.0]])

@@ -100,7 +100,7 @@ def choose_hypotheses(c: Any, s: Any) -> None:
 
 @inlined
 def keeps_digits(s: Any) -> bool:
-    """Tell whether the sums are small enough to be solved; where influence lasts they grow as t³."""
+    """Tell whether sums can still be solved; where influence lasts they grow as t³."""
     products, moments = sums_of(s)
     variants = s.squares.size
     for arm in range(products.shape[0]):

@@ -12,8 +12,8 @@ from influential_bandits.checks import abbreviate, require_horizon, whole_number
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
+from influential_bandits.files import require_writable
 from influential_bandits.free_memory import require_memory
-from influential_bandits.piece_store import require_writable
 from influential_bandits.policies.contract import Policy, require_labels
 from influential_bandits.policies.registry import take_policy
 from influential_bandits.studies.compare import fleet_runs, instance_runs
@@ -130,8 +130,8 @@ def compare(
     --------
     >>> import influential_bandits as ib
     >>> policies = [ib.LCB(), ib.InfluentialLCB()]
-    >>> found = ib.compare(policies, ib.random_instance(3, seed=6), [100, 10_000])
-    >>> for row in found.rows:
+    >>> comparison = ib.compare(policies, ib.random_instance(3, seed=6), [100, 10_000])
+    >>> for row in comparison.rows:
     ...     print(row["policy"], row["horizon"], row["rank"])
     LCB 100 2.0
     LCB 10000 2.0
@@ -233,8 +233,10 @@ def compare_fleets(
     --------
     >>> import influential_bandits as ib
     >>> population = ib.Population([[0.1, 0.0], [0.0, 0.1]], [0.0, 0.5], 0.49, stay=30)
-    >>> found = ib.compare_fleets(["LCB", "A known"], population, 60, n_populations=2)
-    >>> late = {row["policy"]: row["mean_regret"] for row in found.rows if row["last_user"] == 60}
+    >>> comparison = ib.compare_fleets(["LCB", "A known"], population, 60, n_populations=2)
+    >>> late = {
+    ...     row["policy"]: row["mean_regret"] for row in comparison.rows if row["last_user"] == 60
+    ... }
     >>> late["A known"] < late["LCB"]
     True
     """

@@ -9,21 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from influential_bandits.checks import abbreviate
+from influential_bandits.display import take_axes
 from influential_bandits.errors import InvalidInput
-from influential_bandits.files import write_json, write_text
+from influential_bandits.files import write_text
 from influential_bandits.packages import make_frame
-from influential_bandits.piece_store import make_folder
 from influential_bandits.studies.compare import fleet_results, instance_overview
-from influential_bandits.studies.compare.families import LEARNED
 from influential_bandits.studies.compare.fleet_results import FleetResult
 from influential_bandits.studies.compare.instance_results import InstanceResult
 from influential_bandits.studies.compare.results import Result, describe_settings
-from influential_bandits.studies.provenance import collect_provenance
-from influential_bandits.studies.report.content import Opening, Picture, Section
-from influential_bandits.studies.report.export import format_csv, format_latex
-from influential_bandits.studies.report.html import render_inline
-from influential_bandits.studies.report.results import draw_figures, write_results
-from influential_bandits.studies.report.static import draw, draw_named
+from influential_bandits.studies.report.content import Opening, Section
+from influential_bandits.studies.report.latex import format_latex
+from influential_bandits.studies.report.results import draw_figures, render_inline, write_results
+from influential_bandits.studies.report.static import draw_on
 from influential_bandits.studies.report.text import format_table
 from influential_bandits.studies.runner.rows import concatenate
 from influential_bandits.studies.runner.store import write_rows
@@ -102,14 +99,25 @@ class FamilyComparison(ABC):
         family : str, optional
             Which one; not needed if there is but one.
         """
-        drawn: Axes = draw_named(self._curves, family, ax)
-        return drawn
+        if family is None and len(self.results) > 1:
+            raise InvalidInput(f"name the family to draw, one of {self._list_families()}")
+        (figure,) = self._choose(family)[0].section.analysis.figures
+        ax = take_axes(ax)
+        draw_on(ax, figure)
+        return ax
 
-    @property
-    def _curves(self) -> dict[str, Picture]:
-        """The figure of each family, as data."""
-        sections = [result.section for result in self.results]
-        return {section.name: section.analysis.figures[0] for section in sections}
+    def _choose(self, family: str | None) -> list[Result]:
+        """Return the result of a family, or all."""
+        chosen = [result for result in self.results if family in {None, result.family.name}]
+        if not chosen:
+            raise InvalidInput(
+                f"there is no family {abbreviate(family)} in this comparison; there are "
+                f"{self._list_families()}"
+            )
+        return chosen
+
+    def _list_families(self) -> str:
+        return ", ".join(result.family.name for result in self.results)
 
     def to_latex(self, *, family: str | None = None) -> str:
         r"""Return the tables as LaTeX, for a document that uses the package booktabs.
@@ -121,43 +129,22 @@ class FamilyComparison(ABC):
         family : str, optional
             Of one family alone; by default of all, the table of each with a caption and a label.
         """
-        names = [result.family.name for result in self.results]
-        if family is not None and family not in names:
-            raise InvalidInput(
-                f"there is no family {abbreviate(family)} in this comparison; there are "
-                f"{', '.join(names)}"
-            )
-        sections = [r.section for r in self.results if family in {None, r.family.name}]
+        sections = [result.section for result in self._choose(family)]
         return "\n".join(
             format_latex(section.analysis.tables[0], section.description, f"tab:{section.name}")
             for section in sections
         )
 
-    def export(self, folder: str | Path) -> None:
-        """Write tables and figures for a paper into a folder.
-
-        ``standings.csv`` holds all numbers, ``FAMILY.tex`` the table of a family, and
-        ``FAMILY-FIGURE.pdf`` and ``.svg`` its figures.
-        """
-        out = Path(folder)
-        make_folder(out)
-        write_text(out / "standings.csv", format_csv(self.rows))
-        for result in self.results:
-            write_text(out / f"{result.family.name}.tex", self.to_latex(family=result.family.name))
-        for section in self.sections:
-            for figure in section.analysis.figures:
-                name = f"{section.name}-{figure.name}"
-                draw(figure, out, section.settings, ("pdf", "svg"), name)
-
     def save(self, folder: str | Path) -> None:
-        """Write what the command writes: data, figures, report.html and summary.json."""
+        """Write what the command writes: data, figures, tables as LaTeX, report and summary."""
         out = Path(folder)
         sections = self.sections
         for section in sections:
-            make_folder(out / section.name)
-            draw_figures(section, out / section.name)
+            draw_figures(section, out)
         for result in self.results:
-            write_rows(out, result.family.name, describe_settings(result.family), result.rows)
+            name = result.family.name
+            write_rows(out, name, describe_settings(result.family), result.rows)
+            write_text(out / name / "table.tex", self.to_latex(family=name))
         write_results(out, sections, self._title, self._opening, self._introduction, self.rows)
 
 
@@ -178,8 +165,10 @@ class Comparison(FamilyComparison):
     --------
     >>> import influential_bandits as ib
     >>> policies = [ib.LCB(), ib.InfluentialLCB()]
-    >>> found = ib.compare(policies, ib.counterexample(), [10, 100], seeds=1, noise=ib.NoNoise())
-    >>> print(found)
+    >>> comparison = ib.compare(
+    ...     policies, ib.counterexample(), [10, 100], seeds=1, noise=ib.NoNoise()
+    ... )
+    >>> print(comparison)
     instances: One instance of your own (1 run)
     <BLANKLINE>
     | mean regret | T = 10 | T = 100 | slope |
@@ -207,33 +196,6 @@ class Comparison(FamilyComparison):
     def _opening(self) -> Opening:
         """Who does best, by how much, and on what."""
         return instance_overview.open_report(self.results)
-
-    def save(self, folder: str | Path) -> None:
-        """Write what the command ``compare`` writes: data, figures, report and summary."""
-        super().save(folder)
-        write_json(Path(folder) / "arena.json", self._describe(), indent=2)
-
-    def _describe(self) -> dict[str, Any]:
-        """Return what summary.json has no place for: families, wins and provenance."""
-        return {
-            "provenance": collect_provenance(),
-            "notes": self.notes,
-            "families": [
-                describe_settings(result.family)
-                | {
-                    "description": result.family.description,
-                    "arms": result.n_arms,
-                    "instances": result.n_instances,
-                    "left_out": result.left_out,
-                    "benchmark": result.benchmark,
-                    "horizons": result.horizons,
-                    "absent": result.absent,
-                    "learned": result.family.name == LEARNED,
-                }
-                for result in self.results
-            ],
-            "wins": instance_overview.share_wins(self.results),
-        }
 
 
 @dataclass(frozen=True, eq=False, repr=False)

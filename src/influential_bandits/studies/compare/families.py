@@ -298,16 +298,16 @@ def _find_family(text: str, path: Path | None) -> Family:
     home, name = reference
     if not name.isidentifier():
         raise InvalidInput(f"name the family itself, as in {home}:tiring, got {text!r}")
-    found = find_object(home, name)
-    if isinstance(found, Family):
-        return found
-    if not callable(found) or isinstance(found, type):
+    named = find_object(home, name)
+    if isinstance(named, Family):
+        return named
+    if not callable(named) or isinstance(named, type):
         raise InvalidInput(
-            f"{text} is no family but {found!r:.60}; expected a Family, or a function from the "
+            f"{text} is no family but {named!r:.60}; expected a Family, or a function from the "
             "number 0, 1, 2, … to an Instance"
         )
-    description = (inspect.getdoc(found) or f"{name} of {home}").splitlines()[0]
-    return Family(name.replace("_", "-"), description, found)
+    description = (inspect.getdoc(named) or f"{name} of {home}").splitlines()[0]
+    return Family(name.replace("_", "-"), description, named)
 
 
 def _check_family(family: Family) -> Family:

@@ -13,7 +13,7 @@ from influential_bandits.policies.foresight.policy import Foresight
 from influential_bandits.studies.compare.fleet_runs import BOUND, OPTIMUM
 from influential_bandits.studies.compare.players import KNOWN, Player
 from influential_bandits.studies.compare.populations import PopulationFamily
-from influential_bandits.studies.compare.results import Estimates, Result, as_json
+from influential_bandits.studies.compare.results import Estimates, Result
 from influential_bandits.studies.compare.user_standings import (
     SMOOTHING,
     UserStandings,
@@ -22,10 +22,10 @@ from influential_bandits.studies.compare.user_standings import (
 from influential_bandits.studies.report.content import (
     Analysis,
     Figure,
-    Finding,
     Opening,
     Section,
     Series,
+    Table,
 )
 from influential_bandits.studies.report.text import estimate
 from influential_bandits.studies.runner.rows import Rows
@@ -61,37 +61,34 @@ class FleetResult(Result):
         columns = {"population" if n == "instance" else n: c for n, c in self.rows.items()}
         return family | columns
 
-    def summarise(self) -> list[dict[str, Any]]:
+    def _summarise_cell(self, p: int, column: int) -> dict[str, Any]:
         standings = self.standings
-        rows = []
-        for p, player in enumerate(standings.policies):
-            for w, (first, last) in enumerate(standings.windows):
-                row: dict[str, Any] = {
-                    "family": self.family.name,
-                    "policy": player,
-                    "reference": not standings.contender[p],
-                    "first_user": first,
-                    "last_user": last,
-                    "benchmark": self.benchmark,
-                    "populations": self.n_populations,
-                    "mean_loss_per_round": standings.loss_per_round[p, w],
-                }
-                row |= _spell("mean_regret", standings.mean, p, w)
-                for base, ratio in standings.ratios.items():
-                    name = base.lower().replace(" ", "_")
-                    row |= _spell(f"ratio_to_{name}", ratio, p, w)
-                    row |= _spell(f"difference_from_{name}", standings.differences[base], p, w)
-                rows.append(as_json(row))
-        return rows
+        first, last = standings.windows[column]
+        row: dict[str, Any] = {
+            "reference": not standings.contender[p],
+            "first_user": first,
+            "last_user": last,
+            "benchmark": self.benchmark,
+            "populations": self.n_populations,
+            "mean_loss_per_round": standings.loss_per_round[p, column],
+            **standings.mean.named(p, column, "mean_regret"),
+        }
+        for base, ratio in standings.ratios.items():
+            name = base.lower().replace(" ", "_")
+            row |= ratio.named(p, column, f"ratio_to_{name}")
+            row |= standings.differences[base].named(p, column, f"difference_from_{name}")
+        return row
 
     @property
-    def section(self) -> Section:
-        family, standings = self.family, self.standings
+    def _sizes(self) -> dict[str, int]:
+        return {"users": self.n_users, "populations": self.n_populations}
+
+    def _list_tables(self) -> list[Table]:
+        standings = self.standings
+        per_round = Estimates.exact(standings.loss_per_round)
         tables = [
             self.tabulate("Mean regret of a user", standings.mean, AGAINST[self.benchmark]),
-            self.tabulate(
-                "Mean loss of a round", Estimates.exact(standings.loss_per_round), folded=True
-            ),
+            self.tabulate("Mean loss of a round", per_round, folded=True),
         ]
         for base, ratio in standings.ratios.items():
             caption = "Ratios of mean regrets, paired."
@@ -100,19 +97,32 @@ class FleetResult(Result):
                 self.tabulate(f"Mean regret ÷ that of {base}", ratio, caption),
                 self.tabulate(f"Mean regret − that of {base}", less, folded=True),
             ]
-        more = [f"÷ {base}" for base in standings.ratios]
-        cells = {
-            p: [ratio.text(p, -1) for ratio in standings.ratios.values()] for p in standings.order
-        }
-        short = self.shorten("mean regret of a user", standings.order, more, cells)
-        curves = [_draw_curves(self)]
-        analysis = Analysis(_list_findings(self), curves, self.list_notes(), tables)
-        settings = self.list_settings(users=self.n_users, populations=self.n_populations)
-        return Section(family.name, family.description, settings, analysis, short=short)
+        return tables
 
+    def _make_short_table(self) -> Table:
+        order, ratios = self.standings.order, self.standings.ratios
+        more = [f"÷ {base}" for base in ratios]
+        cells = {p: [ratio.text(p, -1) for ratio in ratios.values()] for p in order}
+        return self.shorten("mean regret of a user", order, more, cells)
 
-def _spell(name: str, numbers: Estimates, p: int, w: int) -> dict[str, float]:
-    return dict(zip((name, f"{name}_low", f"{name}_high"), numbers.at(p, w), strict=True))
+    def _draw_curves(self) -> Figure:
+        standings = self.standings
+        served, values = standings.curve
+        positive = np.where(values > 0.0, values, np.nan)  # a log scale has no zero
+        series = [
+            Series(name, served, positive[p], kind="line" if standings.contender[p] else "dashed")
+            for p, name in enumerate(standings.policies)  # not by regret, so that colours stay
+        ]
+        column = "regret" if self.benchmark == OPTIMUM else "loss beyond the lower bound"
+        return Figure(
+            "users",
+            f"{self.family.name}: {self.size}",
+            "users served",
+            f"mean {column} of a user",
+            series,
+            caption=f"{self.family.description}. Each point is the mean over users within a "
+            f"factor of {SMOOTHING:g}; dashed: references.",
+        )
 
 
 def measure_fleets(
@@ -148,42 +158,6 @@ def measure_fleets(
     )
 
 
-def _list_findings(result: FleetResult) -> list[Finding]:
-    """Return the ratios of the best contender among the latest users."""
-    standings = result.standings
-    return [
-        Finding(
-            f"regret of {standings.policies[best]} ÷ that of {base}, {standings.columns[-1]}",
-            ratio.at(best, -1)[0],
-            low=ratio.at(best, -1)[1],
-            high=ratio.at(best, -1)[2],
-        )
-        for best in standings.ranked[:1]
-        for base, ratio in standings.ratios.items()
-        if np.isfinite(ratio.value[best, -1])
-    ]
-
-
-def _draw_curves(result: FleetResult) -> Figure:
-    standings = result.standings
-    served, values = standings.curve
-    positive = np.where(values > 0.0, values, np.nan)  # a log scale has no zero
-    series = [
-        Series(name, served, positive[p], kind="line" if standings.contender[p] else "dashed")
-        for p, name in enumerate(standings.policies)  # not by regret, so that colours stay
-    ]
-    what = "regret" if result.benchmark == OPTIMUM else "loss beyond the lower bound"
-    return Figure(
-        "users",
-        f"{result.family.name}: {result.size}",
-        "users served",
-        f"mean {what} of a user",
-        series,
-        caption=f"{result.family.description}. Each point is the mean over users within a factor "
-        f"of {SMOOTHING:g}; dashed: references.",
-    )
-
-
 def _find_winner(results: Sequence[FleetResult]) -> tuple[str, int]:
     """Return who has the lowest mean regret of late users most often, and how often."""
     winners = [result.standings.policies[result.standings.order[0]] for result in results]
@@ -212,11 +186,12 @@ def make_overview(results: Sequence[FleetResult]) -> list[Section]:
         return []
     winner, base = _find_winner(results)[0], next(iter(results[0].standings.ratios))
     value, low, high = np.array(list(ratios.values())).T
-    what = f"regret of {winner} ÷ that of {base}"
-    caption = f"Below 1, {winner} does better. Late users are those of the last window of each "
-    bars = Bars(
-        OVERVIEW, f"{what}, late users", list(ratios), value, what, low, high, f"{caption}family."
+    ratio = f"regret of {winner} ÷ that of {base}"
+    caption = (
+        f"Below 1, {winner} does better. Late users are those of the last window of each family."
     )
+    title = f"{ratio}, late users"
+    bars = Bars(OVERVIEW, title, list(ratios), value, ratio, low, high, caption)
     about = f"Who serves late users best over all families: {winner}"
     return [Section(OVERVIEW, about, {"families": len(results)}, Analysis([], [bars]))]
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from influential_bandits.numerics.arrays import Floats, Ints
-from influential_bandits.studies.compare.instance_results import SHOWN, InstanceResult
+from influential_bandits.studies.compare.instance_results import InstanceResult
 from influential_bandits.studies.compare.standings import count_wins
 from influential_bandits.studies.report.content import (
     Analysis,
-    Finding,
     Grid,
     Opening,
     Picture,
@@ -28,17 +26,6 @@ def list_contenders(results: Sequence[InstanceResult]) -> list[str]:
     return [name for p, name in enumerate(standings.policies) if standings.contender[p]]
 
 
-def share_wins(results: Sequence[InstanceResult]) -> dict[str, Any]:
-    """Return who beats whom at the largest horizon of each family; families count alike."""
-    names = list_contenders(results)
-    if not names:
-        return {"policies": [], "shares": []}
-    shares = [
-        count_wins({name: result.regrets[name][:, -1] for name in names}) for result in results
-    ]
-    return {"policies": names, "shares": np.mean(shares, axis=0).tolist()}
-
-
 def make_overview(results: Sequence[InstanceResult], notes: Sequence[str]) -> Section:
     """Return the section that says who does best over all families."""
     names = list_contenders(results)
@@ -46,17 +33,8 @@ def make_overview(results: Sequence[InstanceResult], notes: Sequence[str]) -> Se
     line = "Who does best over all families, families counting alike"
     if len(names) < 2:
         return Section(OVERVIEW, line, settings, Analysis([], [], list(notes)))
-    ranks, mean, order = _rank_at_largest_horizon(results)
-    findings = [
-        Finding(
-            f"mean rank of {names[p]} at the largest horizons",
-            float(mean[p]),
-            reason=f"first in {int((ranks[p] == 1).sum())} of {len(results)} families",
-        )
-        for p in order[:SHOWN]
-    ]
-    figures = [*_rank_grids(results), _win_grid(results)]
-    return Section(OVERVIEW, line, settings, Analysis(findings, figures, list(notes)))
+    figures = [_rank_grid(results), _win_grid(results)]
+    return Section(OVERVIEW, line, settings, Analysis([], figures, list(notes)))
 
 
 def open_report(results: Sequence[InstanceResult]) -> Opening:
@@ -120,59 +98,38 @@ def _rank_at_largest_horizon(results: Sequence[InstanceResult]) -> tuple[Floats,
     return ranks, mean, np.argsort(mean, kind="stable")
 
 
-def _rank_by_horizon(results: Sequence[InstanceResult]) -> tuple[list[int], Floats]:
-    """Return all horizons, and the mean rank at each over families, (contenders, horizons)."""
-    horizons = sorted({horizon for result in results for horizon in result.horizons})
-    columns = []
-    for horizon in horizons:
-        ranks = [
-            r.standings.rank[r.standings.contender, r.horizons.index(horizon)]
-            for r in results
-            if horizon in r.horizons
-        ]
-        columns.append(np.mean(ranks, axis=0))
-    return horizons, np.stack(columns, axis=1)
-
-
-def _rank_grids(results: Sequence[InstanceResult]) -> list[Picture]:
-    """Return the ranks by family and by horizon, policies sorted by their mean rank."""
+def _rank_grid(results: Sequence[InstanceResult]) -> Picture:
+    """Return the ranks by family, policies sorted by their mean rank."""
     names = list_contenders(results)
     ranks, mean, order = _rank_at_largest_horizon(results)
-
-    def draw(name: str, title: str, columns: list[str], values: Floats, caption: str) -> Grid:
-        rows, worst = [results[0].mark(names[p]) for p in order], float(len(names))
-        return Grid(name, title, rows, columns, values[order], 1.0, worst, 1, caption)
-
-    horizons, by_horizon = _rank_by_horizon(results)
-    return [
-        draw(
-            "ranks",
-            "Ranks by mean regret at the largest horizon",
-            ["mean rank", *(result.family.name for result in results)],
-            np.column_stack([mean, ranks]),
-            "1 is the lowest mean regret. Policies are sorted by their mean rank.",
-        ),
-        draw(
-            "ranks-by-horizon",
-            "Mean ranks by horizon",
-            [f"T = {horizon:,}" for horizon in horizons],
-            by_horizon,
-            "Over the families that go so far.",
-        ),
-    ]
+    return Grid(
+        "ranks",
+        "Ranks by mean regret at the largest horizon",
+        [results[0].mark(names[p]) for p in order],
+        ["mean rank", *(result.family.name for result in results)],
+        np.column_stack([mean, ranks])[order],
+        1.0,
+        float(len(names)),
+        1,
+        "1 is the lowest mean regret. Policies are sorted by their mean rank.",
+    )
 
 
 def _win_grid(results: Sequence[InstanceResult]) -> Picture:
-    wins = share_wins(results)
+    """Return who beats whom at the largest horizon of each family; families count alike."""
+    names = list_contenders(results)
     _, _, order = _rank_at_largest_horizon(results)
-    names = [results[0].mark(wins["policies"][p]) for p in order]
-    shares = np.array(wins["shares"])[np.ix_(order, order)]
+    by_family = [
+        count_wins({name: result.regrets[name][:, -1] for name in names}) for result in results
+    ]
+    shares = np.mean(by_family, axis=0)[np.ix_(order, order)]
     np.fill_diagonal(shares, np.nan)
+    shown = [results[0].mark(names[p]) for p in order]
     return Grid(
         "wins",
         "How often the row has less regret than the column",
-        names,
-        names,
+        shown,
+        shown,
         shares,
         1.0,
         0.0,

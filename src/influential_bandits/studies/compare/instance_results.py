@@ -15,17 +15,14 @@ from influential_bandits.policies.contract import Policy
 from influential_bandits.policies.registry import is_own
 from influential_bandits.studies.compare.families import Family
 from influential_bandits.studies.compare.instance_runs import BOUND, SCHEDULE
-from influential_bandits.studies.compare.results import Estimates, Result, as_json
+from influential_bandits.studies.compare.results import Result
 from influential_bandits.studies.compare.standings import (
     FITTED_FROM,
     HorizonStandings,
     compute_standings,
 )
 from influential_bandits.studies.report.content import (
-    Analysis,
     Figure,
-    Finding,
-    Section,
     Series,
     Table,
 )
@@ -79,55 +76,102 @@ class InstanceResult(Result):
         family = np.array([self.family.name] * len(number), object)
         return {"family": family} | self.rows | {"instance": number, "seed": seed}
 
-    def summarise(self) -> list[dict[str, Any]]:
-        standings = self.standings
-        return [
-            as_json(self._summarise_cell(p, h))
-            for p in range(len(standings.policies))
-            for h in range(len(standings.horizons))
-        ]
-
-    def _summarise_cell(self, p: int, h: int) -> dict[str, Any]:
-        standings, at = self.standings, (p, h)
+    def _summarise_cell(self, p: int, column: int) -> dict[str, Any]:
+        standings, at = self.standings, (p, column)
         contender, policy = bool(standings.contender[p]), standings.policies[p]
+        difference = standings.difference.named(*at, "difference")
         tails = ("median", "90", "99", "max")
-        return (
-            {"family": self.family.name, "policy": policy, "horizon": self.horizons[h]}
-            | _spell(standings.mean, at, "mean_regret", "low", "high")
-            | {
-                "benchmark": self.benchmark,
-                "instances": self.n_instances,
-                "reference": not contender,
-                "rank": standings.rank[at],
-                "lowest": bool(standings.lowest[h] == p and contender),
-                "within_interval_of_lowest": bool(standings.close[at] and contender),
-            }
-            | _spell(standings.ratio, at, "ratio_to_lowest", "ratio_low", "ratio_high")
-            | {
-                "difference_low": standings.difference.low[at],
-                "difference_high": standings.difference.high[at],
-            }
-            | _spell(standings.slope, at, "slope", "slope_low", "slope_high")
-            | {"slope_from": FITTED_FROM}
-            | {
+        return {
+            "horizon": self.horizons[column],
+            **standings.mean.named(*at, "mean_regret", "low", "high"),
+            "benchmark": self.benchmark,
+            "instances": self.n_instances,
+            "reference": not contender,
+            "rank": standings.rank[at],
+            "lowest": bool(standings.lowest[column] == p and contender),
+            "within_interval_of_lowest": bool(standings.close[at] and contender),
+            **standings.ratio.named(*at, "ratio_to_lowest", "ratio_low", "ratio_high"),
+            **{name: difference[name] for name in ("difference_low", "difference_high")},
+            **standings.slope.named(*at, "slope"),
+            "slope_from": FITTED_FROM,
+            **{
                 f"regret_per_round_{name}": tail[at]
                 for name, tail in zip(tails, standings.tails, strict=True)
-            }
-            | {"own": policy in self.own}
-        )
+            },
+            "own": policy in self.own,
+        }
 
     @property
-    def section(self) -> Section:
-        analysis = Analysis(
-            _list_findings(self) if self.standings.contender.any() else [],
-            [_draw_curves(self)],
-            self.list_notes(),
-            [_mean_table(self), _detail_table(self)],
+    def _sizes(self) -> dict[str, int]:
+        return {"instances": self.n_instances}
+
+    def _list_tables(self) -> list[Table]:
+        return [self._mean_table(), self._detail_table()]
+
+    def _mean_table(self) -> Table:
+        standings, ranks = self.standings, self.standings.rank
+        strong = {
+            (row, h + 1)
+            for row, p in enumerate(standings.order)
+            for h in range(len(standings.columns))
+            if ranks[p, h] == np.nanmin(ranks[:, h], initial=np.inf)
+        }
+        title = "Mean regret with 95 % intervals"
+        return self.tabulate(title, standings.mean, AGAINST[self.benchmark], strong=strong)
+
+    def _detail_table(self) -> Table:
+        standings, last = self.standings, len(self.horizons) - 1
+        rows = [
+            [
+                self.name(p),
+                f"{standings.rank[p, last]:g}" if standings.contender[p] else "",
+                standings.ratio.text(p, last),
+                standings.slope.text(p, last),
+                *(two_digits(float(tail[p, last])) for tail in standings.tails),
+            ]
+            for p in standings.order
+        ]
+        caption = "Ratios of mean regrets are paired: the same instances are drawn for both."
+        if (standings.slope.value[:, last] < 0.0).any():
+            caption += f" {BELOW_ZERO}"
+        return Table(
+            f"At {standings.columns[last]}", DETAILS, rows, caption, strong=self.mark_own()
         )
-        settings = self.list_settings(instances=self.n_instances)
-        family = self.family
-        return Section(
-            family.name, family.description, settings, analysis, short=_short_table(self)
+
+    def _make_short_table(self) -> Table:
+        """Return the best policies, the user's own and the references, with the slope."""
+        standings = self.standings
+        ranked = standings.ranked
+        own = [p for p in ranked[SHOWN + 1 :] if standings.policies[p] in self.own]
+        references = [p for p in standings.order if not standings.contender[p]]
+        slopes = standings.slope.value[:, -1]
+        cells = {p: [f"{x:.2f}" if np.isfinite(x) else ""] for p, x in enumerate(slopes)}
+        shown = [*ranked[: SHOWN + 1], *own, *references]
+        return self.shorten("mean regret", shown, ["slope"], cells)
+
+    def _draw_curves(self) -> Figure:
+        """Draw the best policies and the references; the others stay in the background."""
+        standings = self.standings
+        fading = self.benchmark != RELAXATION
+        named = {*ALWAYS_SHOWN, *self.own}
+        best = standings.ranked[:SHOWN]
+        coloured = {standings.policies[p] for p in best} | named
+        series = []
+        for p in standings.order:
+            name = standings.policies[p]
+            kind = "line" if name in coloured else "faint"
+            kind = kind if standings.contender[p] else "dashed"
+            series.append(_draw_curve(self, name, kind, fading, p in best[:1] or name in named))
+        measure = f"loss per round beyond the {self.benchmark}" if fading else "regret"
+        return Figure(
+            "regret",
+            f"{self.family.name}: {self.size}",
+            "horizon T",
+            f"mean {measure}",
+            series,
+            caption=f"{self.family.description}. In colour: the lowest at the largest horizon, the "
+            "paper's own, and yours, which are thick; dashed: references; grey: the others. Bands: "
+            "95 % intervals of the mean.",
         )
 
     def list_notes(self) -> list[str]:
@@ -136,11 +180,6 @@ class InstanceResult(Result):
             proved = f"{self.left_out} instances left out, whose optimum could not be proved."
             notes.insert(bool(self.absent), proved)
         return notes
-
-
-def _spell(estimate: Estimates, at: tuple[int, int], *names: str) -> dict[str, Any]:
-    """Return a number and the ends of its interval under these names."""
-    return dict(zip(names, estimate.at(*at), strict=True))
 
 
 def measure_family(
@@ -202,118 +241,6 @@ def _average(rows: Rows, chosen: npt.NDArray[np.bool_], column: str, seeds: int)
 def _select(curve: Curve, horizons: npt.ArrayLike) -> Floats:
     marks, values = curve
     return values[:, np.searchsorted(marks, horizons)]
-
-
-def _list_findings(result: InstanceResult) -> list[Finding]:
-    """Return who is lowest at a short horizon and at the last, and how fast its regret grows."""
-    standings, last = result.standings, len(result.horizons) - 1
-    short = [h for h, horizon in enumerate(result.horizons[:-1]) if horizon == FITTED_FROM]
-    findings = [_find_lowest(result, h) for h in [*short, last]]
-    best = int(standings.lowest[last])
-    slope, low, high = standings.slope.at(best, last)
-    if np.isfinite(slope):
-        findings.append(
-            Finding(
-                f"slope of the mean regret of {standings.policies[best]}",
-                slope,
-                low=low if np.isfinite(low) else None,
-                high=high if np.isfinite(high) else None,
-                fitted=f"{FITTED_FROM:,} … {standings.horizons[last]:,}",
-            )
-        )
-    return findings
-
-
-def _find_lowest(result: InstanceResult, h: int) -> Finding:
-    standings = result.standings
-    best = int(standings.lowest[h])
-    close = [
-        name
-        for p, name in enumerate(standings.policies)
-        if standings.contender[p] and standings.close[p, h] and p != best
-    ]
-    beside = f"; within the paired interval: {', '.join(close)}" if close else "; alone"
-    claim = f"lowest mean regret at {standings.columns[h]}"
-    return Finding(claim, standings.policies[best], reason=standings.mean.text(best, h) + beside)
-
-
-def _mean_table(result: InstanceResult) -> Table:
-    standings, ranks = result.standings, result.standings.rank
-    strong = {
-        (row, h + 1)
-        for row, p in enumerate(standings.order)
-        for h in range(len(standings.columns))
-        if ranks[p, h] == np.nanmin(ranks[:, h], initial=np.inf)
-    }
-    title = "Mean regret with 95 % intervals"
-    return result.tabulate(title, standings.mean, AGAINST[result.benchmark], strong=strong)
-
-
-def _detail_table(result: InstanceResult) -> Table:
-    standings, last = result.standings, len(result.horizons) - 1
-    rows = [
-        [
-            result.name(p),
-            f"{standings.rank[p, last]:g}" if standings.contender[p] else "",
-            standings.ratio.text(p, last),
-            standings.slope.text(p, last),
-            *(two_digits(float(tail[p, last])) for tail in standings.tails),
-        ]
-        for p in standings.order
-    ]
-    caption = "Ratios of mean regrets are paired: the same instances are drawn for both."
-    if (standings.slope.value[:, last] < 0.0).any():
-        caption += f" {BELOW_ZERO}"
-    return Table(f"At {standings.columns[last]}", DETAILS, rows, caption, strong=result.mark_own())
-
-
-def _short_table(result: InstanceResult) -> Table:
-    """Return the best policies, the user's own and the references, with the slope."""
-    standings = result.standings
-    ranked = standings.ranked
-    own = [p for p in ranked[SHOWN + 1 :] if standings.policies[p] in result.own]
-    references = [p for p in standings.order if not standings.contender[p]]
-    slopes = standings.slope.value[:, -1]
-    cells = {p: [f"{x:.2f}" if np.isfinite(x) else ""] for p, x in enumerate(slopes)}
-    shown = [*ranked[: SHOWN + 1], *own, *references]
-    return result.shorten("mean regret", shown, ["slope"], cells)
-
-
-def _draw_curves(result: InstanceResult) -> Figure:
-    """Draw the best policies and the references; the others stay in the background."""
-    standings = result.standings
-    fading = result.benchmark != RELAXATION
-    named = {*ALWAYS_SHOWN, *result.own}
-    best = standings.ranked[:SHOWN]
-    coloured = {standings.policies[p] for p in best} | named
-    series = []
-    for p in standings.order:
-        name = standings.policies[p]
-        kind = "line" if name in coloured else "faint"
-        kind = kind if standings.contender[p] else "dashed"
-        series.append(_draw_curve(result, name, kind, fading, p in best[:1] or name in named))
-    what = f"loss per round beyond the {result.benchmark}" if fading else "regret"
-    return Figure(
-        "regret",
-        f"{result.family.name}: {result.size}",
-        "horizon T",
-        f"mean {what}",
-        series,
-        caption=_explain_curves(result),
-    )
-
-
-def _explain_curves(result: InstanceResult) -> str:
-    """Say what colours, widths and bands of the curves mean, as far as they are there."""
-    policies = result.standings.policies
-    named = [name for name in (*ALWAYS_SHOWN, *sorted(result.own)) if name in policies]
-    colour = ", and ".join(["the lowest at the largest horizon", *filter(None, [", ".join(named)])])
-    bands = "the lowest and of the policies named" if named else "the lowest"
-    return (
-        f"{result.family.description}. In colour: {colour}; dashed: references; grey: the "
-        f"others{'; thick: your own' if result.own else ''}. Bands: 95 % intervals of the mean, of "
-        f"{bands}."
-    )
 
 
 def _draw_curve(

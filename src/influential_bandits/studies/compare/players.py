@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -68,13 +68,7 @@ class FleetPlayer(Player):
 
     @property
     def label(self) -> str:
-        """The policy, with the settings that are not as by default."""
-        changed = [
-            f"{field.name}={getattr(self.policy, field.name)!r}"
-            for field in fields(self.policy)
-            if getattr(self.policy, field.name) != field.default
-        ]
-        return FLEET + type(self.policy).__name__ + (f"({', '.join(changed)})" if changed else "")
+        return FLEET + self.policy.label
 
     def serve(
         self, population: Population, n_users: int, noise: Noise, seed: int, threads: int | None

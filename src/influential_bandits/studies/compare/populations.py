@@ -44,20 +44,8 @@ LEARNED_DESCRIPTION = "Learned from MovieLens: genres are arms; γ = 0.8, 100 ro
 class PopulationFamily:
     """Populations of one kind, with the noise of their losses, which fleets serve.
 
-    Parameters
-    ----------
-    name : str
-        For the command line and for folders.
-    description : str
-        What it is, in one line.
-    make : function
-        From the number 0, 1, 2, … to a :class:`Population`, always the same one.
-    populations : int
-        How many are served by default.
-    noise : Noise
-        On the losses; by default normal with σ = 1.
-    source : str
-        The data that it was learned from, if any.
+    ``make`` goes from the number 0, 1, 2, … to a :class:`Population`, always the same one;
+    ``populations`` of them are served by default. For the rest see :class:`Family`.
     """
 
     name: str

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.studies.compare.families import FIRST_INSTANCE, Family
 from influential_bandits.studies.compare.populations import PopulationFamily
-from influential_bandits.studies.report.content import Section, Table
+from influential_bandits.studies.report.content import Analysis, Figure, Section, Table
 from influential_bandits.studies.report.text import estimate, rounded
 from influential_bandits.studies.runner.rows import Rows
 from influential_bandits.summaries.resampling import find_interval
@@ -41,6 +41,11 @@ class Estimates(NamedTuple):
         """Return the number of a policy in a column, and the ends of its interval."""
         return float(self.value[p, column]), float(self.low[p, column]), float(self.high[p, column])
 
+    def named(self, p: int, column: int, name: str, *ends: str) -> dict[str, float]:
+        """Return the same under names: by default those of the ends are made from the number's."""
+        names = (name, *(ends or (f"{name}_low", f"{name}_high")))
+        return dict(zip(names, self.at(p, column), strict=True))
+
     def text(self, p: int, column: int) -> str:
         """Return the same as a reader wants it."""
         return estimate(*self.at(p, column))
@@ -52,7 +57,7 @@ def divide_means(values: Floats, base: Floats) -> Floats:
     return np.where(sound, values / np.where(base > 0.0, base, 1.0), np.nan)
 
 
-def as_json(row: dict[str, Any]) -> dict[str, Any]:
+def _as_json(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row as strict JSON has it: NaN is none."""
     return {
         name: (float(value) if np.isfinite(value) else None)
@@ -114,8 +119,17 @@ class Result(ABC):
         """How much was played, in words."""
 
     @abstractmethod
+    def _summarise_cell(self, p: int, column: int) -> dict[str, Any]:
+        """Return what the standings say of a policy in a column."""
+
     def summarise(self) -> list[dict[str, Any]]:
         """Return the standings as rows for programs: one for each policy and column."""
+        standings = self.standings
+        return [
+            _as_json({"family": self.family.name, "policy": policy} | self._summarise_cell(p, c))
+            for p, policy in enumerate(standings.policies)
+            for c in range(len(standings.columns))
+        ]
 
     @abstractmethod
     def list_runs(self) -> Rows:
@@ -123,8 +137,31 @@ class Result(ABC):
 
     @property
     @abstractmethod
+    def _sizes(self) -> dict[str, int]:
+        """How much was played, for the settings."""
+
+    @abstractmethod
+    def _draw_curves(self) -> Figure:
+        """Draw mean regrets."""
+
+    @abstractmethod
+    def _list_tables(self) -> list[Table]:
+        """Return the tables of the report."""
+
+    @abstractmethod
+    def _make_short_table(self) -> Table:
+        """Return the table for a terminal."""
+
+    @property
     def section(self) -> Section:
         """What was found, for readers."""
+        family = self.family
+        analysis = Analysis([], [self._draw_curves()], self.list_notes(), self._list_tables())
+        settings: dict[str, object] = {"arms": self.n_arms, **self._sizes}
+        settings |= {"noise": family.noise, "against": self.benchmark}
+        settings |= {"source": family.source} if family.source else {}
+        short = self._make_short_table()
+        return Section(family.name, family.description, settings, analysis, short=short)
 
     @property
     def title(self) -> str:
@@ -178,12 +215,6 @@ class Result(ABC):
         left = len(self.standings.policies) - len(shown)
         header = [what, *self.standings.columns, *more]
         return Table(self.title, header, rows, f"… and {left} more" if left else "")
-
-    def list_settings(self, **sizes: object) -> dict[str, object]:
-        """Return the settings of the section: what was played, and against what."""
-        settings = {"arms": self.n_arms} | sizes
-        settings |= {"noise": self.family.noise, "against": self.benchmark}
-        return settings | ({"source": self.family.source} if self.family.source else {})
 
     def list_notes(self) -> list[str]:
         """Return who and what is not in the results."""

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from influential_bandits.execution.base import Execution
+from influential_bandits.files import make_folder, require_writable
 from influential_bandits.learning.controls import adjust_losses
 from influential_bandits.learning.examination import Examination, examine_log
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.selection import choose, list_choosable
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.partitions import PartitionedLog
-from influential_bandits.piece_store import make_folder, require_writable
 from influential_bandits.studies.logs.sections import (
     SHORT,
     cost_section,
@@ -26,14 +26,12 @@ from influential_bandits.studies.logs.sections import (
 )
 from influential_bandits.studies.logs.summary import summarise_diagnosis
 from influential_bandits.studies.logs.verdict import describe_verdict, open_report
-from influential_bandits.studies.report.content import Analysis, Section
-from influential_bandits.studies.report.html import render_inline
-from influential_bandits.studies.report.results import draw_figures, write_results
+from influential_bandits.studies.report.content import Section
+from influential_bandits.studies.report.results import draw_figures, render_inline, write_results
 from influential_bandits.world.fading import Fades
 
 TITLE = "Does the past change what comes next?"
 INTRODUCTION = "Below: what all of this rests on."
-SURE = "How sure is this?"
 
 
 class Diagnosis(Examination):
@@ -84,16 +82,10 @@ class Diagnosis(Examination):
     @property
     def sections(self) -> list[Section]:
         """The report, part by part."""
-        if self.test is None:
-            none = Analysis([], [], [f"There is no test of influence: {self.untestable}."])
-            line = "Is there influence beyond drift, taste and chance?"
-            tested = Section("how-sure", line, {}, none, SURE)
-        else:
-            tested = influence_section(self.test, "how-sure", SURE)
         return [
             curves_section(self.curves),
             cost_section(self.impact, self.caps, self.influence_seen),
-            tested,
+            influence_section(self.test or self.untestable, "how-sure", "How sure is this?"),
             doubts_section(self.test, self.validation),
             effects_section(
                 self.impact, self.influence_seen, "effects", "Which arm changes which?"
@@ -127,11 +119,9 @@ class Diagnosis(Examination):
         """
         out = Path(folder)
         require_writable(out)
-        make_folder(out)
         sections = self.sections
         for section in sections:
-            make_folder(out / section.name)
-            draw_figures(section, out / section.name)
+            draw_figures(section, out)
         write_results(out, sections, TITLE, open_report(self), INTRODUCTION, self.to_json())
         _save(self.model, self.adjusted, out / "model.json")
 

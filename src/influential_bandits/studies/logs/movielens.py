@@ -10,25 +10,25 @@ import numpy as np
 
 from influential_bandits.checks import whole_number
 from influential_bandits.datasets.movielens import movielens
-from influential_bandits.errors import InvalidInput
+from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.progress import Progress
+from influential_bandits.files import require_writable
 from influential_bandits.learning.controls import adjust_losses
 from influential_bandits.learning.examination import rank_models
 from influential_bandits.learning.influence_test import influence_test
+from influential_bandits.learning.influence_test_result import InfluenceTest
 from influential_bandits.learning.models import InfluenceModel, StationaryModel
 from influential_bandits.learning.selection import RIDGES, Validation, choose, validate
 from influential_bandits.learning.statistics.log_scan import draw_instances
 from influential_bandits.logs.log import EventLog
 from influential_bandits.numerics.arrays import Floats
-from influential_bandits.piece_store import make_folder, require_writable
 from influential_bandits.studies.logs.sections import (
     describe_gain,
     heat_map,
     influence_section,
     ladder_section,
     log_section,
-    try_section,
 )
 from influential_bandits.studies.report.content import (
     Analysis,
@@ -78,51 +78,39 @@ def study_movielens(
     """
     require_writable(out)
     bar = Progress("MovieLens study", 5, progress)
-
-    def step() -> None:
-        bar.done += 1
-        bar.show()
-
     bar.show()
     shared = movielens(data, choose="fractional", seed=seed)
     drawn = movielens(data, choose="random", seed=seed)
-    step()
+    bar.count_one()
     least = choose_threshold(drawn, min_ratings)
     sections = [log_section(shared)]
     paper, indefinite = _paper_sections(drawn.at_least(least), least, execution)
     sections += [paper, indefinite]
-    step()
+    bar.count_one()
     base = InfluenceModel("symmetric", drift=True, pooling="full")
     shared = draw_instances(shared, most_events, seed)
     by_share, _ = rank_models(shared, base, execution)
     sections.append(ladder_section(by_share))
-    step()
+    bar.count_one()
     quality = adjust_losses(shared, ["item"])
     by_quality, _ = rank_models(quality, base, execution)
     sections.append(ladder_section(by_quality, "ladder-item-quality"))
-    step()
+    bar.count_one()
     options: dict[str, Any] = {"permutations": permutations, "seed": seed, "execution": execution}
     plain: dict[str, Any] = {"controls": (), "fading": PLAIN_MEMORY, "placebo": False}
     for name, settings in (
         ("influence-test", {}),
         ("influence-test-without-controls", plain),
     ):
-        sections.append(
-            try_section(
-                lambda name=name, settings=settings: influence_section(  # type: ignore[misc]
-                    influence_test(shared, **options, **settings), name
-                ),
-                name,
-                "Is there influence beyond drift, taste and chance?",
-            )
-        )
-    step()
+        try:
+            test: InfluenceTest | str = influence_test(shared, **options, **settings)
+        except NotApplicable as reason:
+            test = str(reason)
+        sections.append(influence_section(test, name))
+    bar.count_one()
     bar.close()
-    make_folder(out)
     for section in sections:
-        folder = out / section.name
-        make_folder(folder)
-        draw_figures(section, folder)
+        draw_figures(section, out)
     write_results(out, sections, TITLE, _open_report(sections), INTRODUCTION)
     return sections
 
@@ -236,8 +224,8 @@ def _verdict(agrees: bool, same_data: bool) -> str:
     return "reproduced" if agrees else "differs"
 
 
-def _gain(found: Validation, name: str, where: str) -> Finding:
-    gain = found.gain(name, "stationary")
+def _gain(validation: Validation, name: str, where: str) -> Finding:
+    gain = validation.gain(name, "stationary")
     return Finding(
         f"error saved by {name} over stationary, {where}, in %",
         gain.percent,

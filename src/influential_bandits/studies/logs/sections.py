@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from influential_bandits.display import Bars
-from influential_bandits.errors import NotApplicable
 from influential_bandits.learning.examination import LAST_PART
 from influential_bandits.learning.frequency_caps import CapAdvice
 from influential_bandits.learning.impact import Estimate, Impact
@@ -301,8 +300,12 @@ def describe_gain(low: float, high: float) -> str:
     return "worse, beyond chance" if high < 0.0 else "no clear difference"
 
 
-def influence_section(test: InfluenceTest, name: str, title: str = "") -> Section:
-    """Show the test of influence."""
+def influence_section(test: InfluenceTest | str, name: str, title: str = "") -> Section:
+    """Show the test of influence, or say why there is none."""
+    line = "Is there influence beyond drift, taste and chance{}?"
+    if isinstance(test, str):
+        none = Analysis([], [], [f"There is no test of influence: {test}."])
+        return Section(name, line.format(""), {}, none, title)
     needed = test.events_needed(0.001)
     findings = [
         *(
@@ -331,10 +334,9 @@ def influence_section(test: InfluenceTest, name: str, title: str = "") -> Sectio
             notes[0].splitlines()[0],
             f"Controlled for: {', '.join(test.controls) or 'nothing'}.",
         ]
-    controls = "" if test.controls else ", without controls"
     return Section(
         name,
-        f"Is there influence beyond drift, taste and chance{controls}?",
+        line.format("" if test.controls else ", without controls"),
         {
             "permutations": test.permutations,
             "units": test.units,
@@ -430,11 +432,3 @@ def cluster_order(matrix: Floats) -> Ints:
     scale = float(np.abs(matrix).max()) or 1.0
     tree = hierarchy.linkage(matrix / scale, "average", optimal_ordering=True)
     return np.asarray(hierarchy.leaves_list(tree))
-
-
-def try_section(make: Callable[[], Section], name: str, line: str) -> Section:
-    """Return a section, or one that says why there is none."""
-    try:
-        return make()
-    except NotApplicable as reason:
-        return Section(name, line, {}, Analysis([], [], [str(reason)]))

@@ -120,40 +120,9 @@ def analyse(settings: EasySettings, rows: Rows) -> Analysis:
                 fitted=f"{settings.fitted_from:,} … {int(table['horizon'].max()):,}",
             )
         )
-    fractions = [(tables[f"random K = {k}"]["verdict"] == "easy") for k in ARMS]
-    fraction = np.array([100.0 * f.mean() for f in fractions])
-    bands = np.array([bootstrap_interval(f[:, None], _percent, 400) for f in fractions])
     return Analysis(
         findings,
-        [
-            Figure(
-                "smallest-share",
-                "Slope against the smallest entry of p*, K = 3",
-                "smallest entry of p*",
-                "slope of the regret",
-                [
-                    Series(
-                        v,
-                        main["share"][main["verdict"] == v],
-                        main["slope"][main["verdict"] == v],
-                        kind="points",
-                    )
-                    for v in ("easy", "hard")
-                ],
-                log_x=False,
-                log_y=False,
-                caption="Easy instances near the boundary need long horizons to show it.",
-            ),
-            Figure(
-                "easy-fraction",
-                "How many random instances are easy",
-                "arms K",
-                "easy, in %",
-                [Series("random instances", list(ARMS), fraction, bands[:, 0], bands[:, 1])],
-                log_x=False,
-                log_y=False,
-            ),
-        ],
+        _draw(tables),
         [
             (
                 "An instance is easy exactly when p*, the minimiser of ½·pᵀAp on the simplex, uses "
@@ -162,6 +131,43 @@ def analyse(settings: EasySettings, rows: Rows) -> Analysis:
             )
         ],
     )
+
+
+def _draw(tables: dict[str, Rows]) -> list[Figure]:
+    """Draw slopes against the smallest share, and how many instances are easy."""
+    main = tables["K = 3"]
+    fractions = [(tables[f"random K = {k}"]["verdict"] == "easy") for k in ARMS]
+    fraction = np.array([100.0 * f.mean() for f in fractions])
+    bands = np.array([bootstrap_interval(f[:, None], _percent, 400) for f in fractions])
+    return [
+        Figure(
+            "smallest-share",
+            "Slope against the smallest entry of p*, K = 3",
+            "smallest entry of p*",
+            "slope of the regret",
+            [
+                Series(
+                    v,
+                    main["share"][main["verdict"] == v],
+                    main["slope"][main["verdict"] == v],
+                    kind="points",
+                )
+                for v in ("easy", "hard")
+            ],
+            log_x=False,
+            log_y=False,
+            caption="Easy instances near the boundary need long horizons to show it.",
+        ),
+        Figure(
+            "easy-fraction",
+            "How many random instances are easy",
+            "arms K",
+            "easy, in %",
+            [Series("random instances", list(ARMS), fraction, bands[:, 0], bands[:, 1])],
+            log_x=False,
+            log_y=False,
+        ),
+    ]
 
 
 def _slopes(settings: EasySettings, rows: Rows, family: str) -> Rows:

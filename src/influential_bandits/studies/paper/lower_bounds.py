@@ -213,25 +213,24 @@ def _compare_number(claim: str, ours: float, paper: float, reason: str) -> Findi
     return Finding(claim, ours=float(ours), paper=paper, verdict=verdict, reason=reason)
 
 
-def _judge_bound(claim: str, paper: str, held: bool, ratio: float | str, what: str) -> Finding:
+def _judge_bound(claim: str, paper: str, held: bool, ratio: float | str, meaning: str) -> Finding:
     return Finding(
         claim,
         paper=paper,
         ours=ratio,
         verdict="reproduced" if held else "differs",
-        reason=f"{what}; " + ("never violated" if held else "violated"),
+        reason=f"{meaning}; " + ("never violated" if held else "violated"),
     )
 
 
 def _figures(parts: dict[str, Rows]) -> list[Figure]:
     times, p22, p23 = parts["pull-times"], parts["proposition-2.2"], parts["proposition-2.3"]
-    t26, state = parts["theorem-2.6"], parts["per-state"]
+    t26 = parts["theorem-2.6"]
     thin = np.unique(np.geomspace(1, len(times["value"]), 200).astype(int)) - 1
     horizons = np.unique(t26["horizon"])
     ratios = np.array([(t26["value"] / t26["bound"])[t26["horizon"] == h].max() for h in horizons])
-    positive = p22["bound"] > 0
     by_policy = [
-        Series(name, p23["horizon"][p23["policy"] == name], p23["value"][p23["policy"] == name])
+        _draw_column(name, p23, "value", p23["policy"] == name)
         for name in dict.fromkeys(p23["policy"])
     ]
     first = p23["policy"] == p23["policy"][0]
@@ -242,8 +241,8 @@ def _figures(parts: dict[str, Rows]) -> list[Figure]:
             "n",
             "round of the n-th pull",
             [
-                Series("measured", times["horizon"][thin], times["value"][thin]),
-                Series("20·n·log n", times["horizon"][thin], times["bound"][thin], kind="dashed"),
+                _draw_column("measured", times, "value", thin),
+                _draw_column("20·n·log n", times, "bound", thin, "dashed"),
             ],
         ),
         Figure(
@@ -252,10 +251,8 @@ def _figures(parts: dict[str, Rows]) -> list[Figure]:
             "horizon T",
             "regret",
             [
-                Series("measured", p22["horizon"], p22["value"]),
-                Series(
-                    "lower bound", p22["horizon"][positive], p22["bound"][positive], kind="dashed"
-                ),
+                _draw_column("measured", p22, "value"),
+                _draw_column("lower bound", p22, "bound", p22["bound"] > 0, "dashed"),
             ],
         ),
         Figure(
@@ -263,10 +260,7 @@ def _figures(parts: dict[str, Rows]) -> list[Figure]:
             "Any policy has linear regret",
             "horizon T",
             "regret",
-            [
-                *by_policy,
-                Series("T/4 + 1/8", p23["horizon"][first], p23["bound"][first], kind="dashed"),
-            ],
+            [*by_policy, _draw_column("T/4 + 1/8", p23, "bound", first, "dashed")],
         ),
         Figure(
             "theorem-2.6",
@@ -276,23 +270,28 @@ def _figures(parts: dict[str, Rows]) -> list[Figure]:
             [Series("measured over bound", horizons, ratios)],
             caption="Random instances with 2 to 10 arms; 1 would touch the bound of Theorem 2.6.",
         ),
-        Figure(
-            "per-state",
-            "What regret is not",
-            "horizon T",
-            "total",
-            [
-                Series(
-                    f"{name}: {label}",
-                    state["horizon"][state["policy"] == name],
-                    np.maximum(state[column][state["policy"] == name], 1e-3),
-                    kind="line" if column == "bound" else "dashed",
-                )
-                for name in ("LCB", "InfluentialLCB")
-                for column, label in (("bound", "true regret"), ("value", "state by state"))
-            ],
-        ),
+        _draw_per_state(parts["per-state"]),
     ]
+
+
+def _draw_column(
+    name: str, rows: Rows, column: str, chosen: Any = slice(None), kind: str = "line"
+) -> Series:
+    """Return a column of the chosen rows against their horizons."""
+    return Series(name, rows["horizon"][chosen], rows[column][chosen], kind=kind)
+
+
+def _draw_per_state(rows: Rows) -> Figure:
+    visible = rows | {name: np.maximum(rows[name], 1e-3) for name in ("value", "bound")}
+    series = [
+        _draw_column(f"{policy}: {label}", visible, column, rows["policy"] == policy, kind)
+        for policy in ("LCB", "InfluentialLCB")
+        for column, label, kind in (
+            ("bound", "true regret", "line"),
+            ("value", "state by state", "dashed"),
+        )
+    ]
+    return Figure("per-state", "What regret is not", "horizon T", "total", series)
 
 
 STUDY = Study(

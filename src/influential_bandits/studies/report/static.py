@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from influential_bandits import __version__
-from influential_bandits.display import DARK, Bars, draw_matrix, escape_formulas, take_axes
-from influential_bandits.errors import InvalidInput
+from influential_bandits.display import DARK, Bars, draw_matrix, escape_formulas
 from influential_bandits.files import write_atomically
 from influential_bandits.packages import optional_module
 from influential_bandits.studies.report.content import (
@@ -27,9 +26,16 @@ from influential_bandits.studies.report.content import (
     Picture,
     Series,
 )
-from influential_bandits.studies.report.palette import COLOURS, FAINT, MARKERS, places
 from influential_bandits.studies.report.text import grid_text
 
+# Colours and markers that colour-blind readers and grey printers can tell apart.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+BY_NAME = {"LCB": 1, "InfluentialLCB": 0, "Uniform": 2, "easy": 0, "hard": 1} | {
+    "the same user, adjusted": 0,
+    "as logged": 1,
+}
+FAINT = "#BBBBBB"
 PANEL = (3.0, 2.3)  # inches
 POINTS = 72.0  # an inch
 LARGEST, SMALLEST = 1.45, 0.85  # pixels of a page for a point, where it is wide and where narrow
@@ -47,20 +53,15 @@ def draw(
     folder: Path,
     settings: Mapping[str, Any],
     formats: Sequence[str] = ("png", "svg"),
-    name: str | None = None,
 ) -> None:
     """Write a figure in some formats; version and settings are in their metadata."""
     with _quietly({"svg.hashsalt": figure.name, "font.size": 10}):
         canvas = _make_canvas(figure)
         made_by = f"influential-bandits {__version__}, {settings}"
-        undated = {"svg": "Date", "pdf": "CreationDate"}
+        metadata = {"png": {"Software": made_by}, "svg": {"Creator": made_by, "Date": None}}
         for suffix in formats:
-            metadata: dict[str, str | None] = {
-                "Software" if suffix == "png" else "Creator": made_by
-            }
-            metadata |= {undated[suffix]: None} if suffix in undated else {}
-            save = partial(canvas.savefig, format=suffix, dpi=160, metadata=metadata)
-            write_atomically(folder / f"{name or figure.name}.{suffix}", save)
+            save = partial(canvas.savefig, format=suffix, dpi=160, metadata=metadata[suffix])
+            write_atomically(folder / f"{figure.name}.{suffix}", save)
 
 
 def draw_inline(figure: Picture, name: str) -> str:
@@ -121,21 +122,6 @@ def _make_canvas(figure: Picture) -> Any:
     return canvas
 
 
-def draw_named(figures: Mapping[str, Picture], wanted: str | None, ax: Any = None) -> Any:
-    """Draw the figure of a family on matplotlib axes; it need not be named if there is but one."""
-    if wanted is None and len(figures) == 1:
-        (wanted,) = figures
-    if wanted is None or wanted not in figures:
-        names = ", ".join(figures)
-        problem = f"there is no family {wanted!r} in this comparison; there are {names}"
-        if wanted is None:
-            problem = f"name the family to draw, one of {names}"
-        raise InvalidInput(problem)
-    ax = take_axes(ax)
-    draw_on(ax, figures[wanted])
-    return ax
-
-
 def _draw_panels(figures: Sequence[Picture], title: str, canvas: Any) -> Any:
     """Draw several figures in panels of one, three in a row; return the matplotlib figure."""
     across = min(len(figures), 3)
@@ -174,6 +160,20 @@ def _size(figure: Picture) -> tuple[float, float]:
     if isinstance(figure, Bars):
         return 5.4, 1.3 + 0.28 * len(figure.labels)
     return 5.4, 3.8
+
+
+def places(names: list[str]) -> list[int]:
+    """Return which colour each series of a figure gets.
+
+    Well-known policies have the same one in every figure; the others take what is left, and only
+    when all colours are in use is one used again.
+    """
+    taken = [BY_NAME[name] for name in names if name in BY_NAME]
+    free = [n for n in range(len(COLOURS)) if n not in taken]
+    others = [name for name in names if name not in BY_NAME]
+    queue = [*free, *range(len(COLOURS))]
+    given = {name: queue[n % len(queue)] for n, name in enumerate(dict.fromkeys(others))}
+    return [BY_NAME.get(name, given.get(name, 0)) for name in names]
 
 
 def _lines(ax: Any, figure: Figure, legend: bool, named: str | None) -> None:

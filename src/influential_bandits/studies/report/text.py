@@ -35,28 +35,19 @@ def grid_text(value: float, digits: int) -> str:
 
 def measured(finding: Finding) -> str:
     """Return what was measured, with as many digits as its interval supports."""
-    return _words(finding)[0]
+    return _round(finding.ours, finding.low, finding.high)[0]
 
 
 def interval(finding: Finding) -> str:
     """Return the 95 % interval of a finding, or nothing."""
-    if finding.low is None or finding.high is None:
-        return ""
-    _, low, high = _words(finding)
-    return f"{low} … {high}"
-
-
-def _words(finding: Finding) -> tuple[str, str, str]:
-    """Return a finding and the ends of its interval."""
-    if isinstance(finding.ours, str) or finding.low is None or finding.high is None:
-        return number(finding.ours), number(finding.low), number(finding.high)
-    return round_to_interval(float(finding.ours), float(finding.low), float(finding.high))
+    _, low, high = _round(finding.ours, finding.low, finding.high)
+    return f"{low} … {high}" if low else ""
 
 
 def estimate(value: float, low: float, high: float) -> str:
     """Return a number with its interval, "1.64 (1.57 … 1.69)"; without, if there is none."""
-    found, *ends = _round(value, low, high)
-    return f"{found} ({ends[0]} … {ends[1]})" if ends else found
+    mean, *ends = _round(value, low, high)
+    return f"{mean} ({ends[0]} … {ends[1]})" if ends[0] else mean
 
 
 def rounded(value: float, low: float, high: float) -> str:
@@ -64,12 +55,12 @@ def rounded(value: float, low: float, high: float) -> str:
     return _round(value, low, high)[0]
 
 
-def _round(value: float, low: float, high: float) -> tuple[str, ...]:
-    """Return a number and the ends of its interval, or the number alone."""
+def _round(value: float | str, low: float | None, high: float | None) -> tuple[str, str, str]:
+    """Return a number and the ends of its interval, which are empty if there is none."""
     if value != value:  # noqa: PLR0124 - NaN: not defined
-        return ("",)
-    if not (math.isfinite(low) and math.isfinite(high)):
-        return (number(float(value)),)
+        return "", "", ""
+    if isinstance(value, str) or low is None or high is None or not math.isfinite(high - low):
+        return number(value), "", ""
     return round_to_interval(float(value), float(low), float(high))
 
 

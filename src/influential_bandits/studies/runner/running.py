@@ -64,7 +64,7 @@ def reproduce(
         data = dataclasses.asdict(settings)
         write_rows(out, study.name, data, rows)
         results.append(Section(study.name, study.description, data, analysis))
-        draw_figures(results[-1], folder.path)
+        draw_figures(results[-1], out)
     if results:
         small = size == "tiny" or max_horizon is not None
         opening = open_report(results, SHORTER if small else "")
@@ -149,98 +149,62 @@ def compute_jobs(
     """
     shown = is_watched() if progress is None else progress
     bar = Progress(jobs[0].name, sum(job.n_pieces for job in jobs), shown)
-    running = [_RunningJob(job) for job in jobs]
+    finished: list[dict[int, Columns]] = [{} for _ in jobs]  # rows by the place of the piece
+    failures: list[list[Failure]] = [[] for _ in jobs]
+    assigned: dict[Execution, list[int]] = {}
+    for n, job in enumerate(jobs):
+        assigned.setdefault(execution.for_study(job.runs), []).append(n)
+
+    def find_missing(numbers: list[int]) -> Iterator[tuple[int, int, Piece]]:
+        """Yield the pieces of these jobs that are to be computed, and take the finished ones."""
+        for n in numbers:
+            for place, piece in enumerate(jobs[n].pieces):
+                rows = jobs[n].store.read(piece.name)
+                if rows is None:
+                    yield n, place, piece
+                else:
+                    finished[n][place] = _add_labels(piece, rows)
+                    bar.count_one()
+
     try:
         bar.show()
-        for where, own in _assign(running, execution).items():
-            missing = (task for each in own for task in each.find_missing(bar))
-            for task, error in _compute_and_keep(missing, where):
-                bar.label = task.owner.job.name
+        for where, numbers in assigned.items():
+            for task, rows, error in where.outcomes(_compute, find_missing(numbers)):
+                n, place, piece = task
+                bar.label = jobs[n].name
                 bar.count_one()
-                if error is not None:
-                    failure = Failure(task.owner.job.name, task.piece, error)
-                    task.owner.failures.append(failure)
+                if error is None:
+                    jobs[n].store.write(piece.name, rows)
+                    finished[n][place] = _add_labels(piece, rows)
+                else:
+                    failures[n].append(Failure(jobs[n].name, piece, error))
     finally:
         bar.close()
-    return [each.join() for each in running]
+    return [_join(*parts) for parts in zip(jobs, finished, failures, strict=True)]
 
 
-class _RunningJob:
-    """A job that is worked on: the rows of its finished pieces, and the pieces that failed."""
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.rows: dict[int, Columns] = {}  # by the place of the piece
-        self.failures: list[Failure] = []
-
-    def find_missing(self, bar: Progress) -> Iterator[_Task]:
-        """Yield the pieces that are to be computed, and take those that the store has."""
-        for place, piece in enumerate(self.job.pieces):
-            rows = self.job.store.read(piece.name)
-            if rows is None:
-                yield _Task(self, place, piece)
-            else:
-                self.keep(place, piece, rows)
-                bar.count_one()
-
-    def keep(self, place: int, piece: Piece, rows: Columns) -> None:
-        """Keep the rows of a piece, with the columns that are not in its file."""
-        size = len(next(iter(rows.values())))  # type: ignore[arg-type]
-        labels = {name: np.array([x] * size) for name, x in (piece.labels or {}).items()}
-        self.rows[place] = labels | dict(rows)
-
-    def join(self) -> Computed:
-        """Return all rows in the order of the pieces, if enough are left."""
-        if any(failure.piece.instances is None for failure in self.failures):
-            return Computed(None, self.failures)
-        bad = {number for failure in self.failures for number in failure.piece.instances or ()}
-        rows = concatenate(self.rows[place] for place in sorted(self.rows))
-        if bad and rows:
-            good = ~np.isin(rows["instance"], sorted(bad))
-            rows = {name: values[good] for name, values in rows.items()}
-        instances = len(bad) + len(np.unique(rows.get("instance", ())))
-        enough = len(bad) <= self.job.most_left_out * instances
-        return Computed(rows if enough else None, self.failures)
+def _compute(task: tuple[int, int, Piece], threads: int | None) -> Columns:
+    return task[-1].compute(threads)
 
 
-class _Task(NamedTuple):
-    owner: _RunningJob
-    place: int
-    piece: Piece
+def _add_labels(piece: Piece, rows: Columns) -> Columns:
+    """Return the rows of a piece, with the columns that are not in its file."""
+    size = len(next(iter(rows.values())))  # type: ignore[arg-type]
+    return {name: np.array([x] * size) for name, x in (piece.labels or {}).items()} | dict(rows)
 
 
-def _assign(
-    running: Iterable[_RunningJob], execution: Execution
-) -> dict[Execution, list[_RunningJob]]:
-    """Return which jobs are worked on where."""
-    assigned: dict[Execution, list[_RunningJob]] = {}
-    for each in running:
-        assigned.setdefault(execution.for_study(each.job.runs), []).append(each)
-    return assigned
-
-
-def _compute_and_keep(
-    tasks: Iterable[_Task], execution: Execution
-) -> Iterator[tuple[_Task, Exception | None]]:
-    """Compute pieces, write each as soon as it is finished, and yield it with its error, if any."""
-    waiting: dict[int, _Task] = {}  # those worked on: stores stay here
-
-    def hand_out() -> Iterator[tuple[int, Piece]]:
-        for ticket, task in enumerate(tasks):
-            waiting[ticket] = task
-            yield ticket, task.piece
-
-    for (ticket, piece), rows, error in execution.outcomes(_compute, hand_out()):
-        task = waiting.pop(ticket)
-        if error is None:
-            task.owner.job.store.write(piece.name, rows)
-            task.owner.keep(task.place, piece, rows)
-        yield task, error
-
-
-def _compute(numbered: tuple[int, Piece], threads: int | None) -> Columns:
-    _, piece = numbered
-    return piece.compute(threads)
+def _join(job: Job, finished: dict[int, Columns], failures: list[Failure]) -> Computed:
+    """Return all rows of a job in the order of its pieces, if enough are left."""
+    if any(failure.piece.instances is None for failure in failures):
+        return Computed(None, failures)
+    bad = {number for failure in failures for number in failure.piece.instances or ()}
+    rows = concatenate(finished[place] for place in sorted(finished))
+    if bad and rows:
+        good = ~np.isin(rows["instance"], sorted(bad))
+        rows = {name: values[good] for name, values in rows.items()}
+    instances = len(bad) + len(np.unique(rows.get("instance", ())))
+    enough = len(bad) <= job.most_left_out * instances
+    return Computed(rows if enough else None, failures)
 
 
 def describe_failures(failures: list[Failure]) -> list[str]:

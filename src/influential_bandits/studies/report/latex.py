@@ -1,12 +1,8 @@
-"""Results for papers: tables as LaTeX, numbers as CSV."""
+"""Tables as LaTeX, for papers."""
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 from influential_bandits.studies.report.content import Table
 
@@ -20,16 +16,6 @@ SYMBOLS = {"…": "--", "−": "$-$", "÷": r"$\div$", "γ": r"$\gamma$", "·": 
     ">": "$>$",
 }
 LATEX = SPECIAL | SYMBOLS
-
-
-def format_csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as CSV, with the columns of all of them."""
-    text = io.StringIO(newline="")
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def format_latex(table: Table, caption: str, label: str) -> str:
