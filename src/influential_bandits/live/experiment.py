@@ -17,7 +17,6 @@ import msgspec
 import numpy as np
 
 from influential_bandits.errors import InvalidInput
-from influential_bandits.live.choices import Choice, Difference, choice_probability
 from influential_bandits.live.events import (
     ARM_ADDED,
     ARM_RETIRED,
@@ -34,21 +33,78 @@ from influential_bandits.live.events import (
     OF_EXPERIMENT,
     SHOWN,
     Event,
+    encode,
 )
-from influential_bandits.live.members import Member, StoreSource
 from influential_bandits.live.settings import Settings, make_policy
 from influential_bandits.live.states import (
     AgentState,
     Arms,
     FleetState,
-    InstanceState,
+    FleetUser,
     count_arms,
     state_fingerprint,
 )
-from influential_bandits.live.store.sql import InstanceRow
+from influential_bandits.live.store.sql import Connection, InstanceRow
 from influential_bandits.numerics.streams import SERVICE, draw_uniform
+from influential_bandits.policies.uniform import Uniform
 
 GROUP, EXPLORE, EXPLORED_ARM = range(3)  # draws of a stream
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was decided, and why."""
+
+    arm: int
+    probability: float | None
+    expected_loss: float | None
+    proposed: int | None = None
+
+    def describe(
+        self, eligible: list[int] | None, later: bool, model: int, at: float | None
+    ) -> str | None:
+        """Return what an event of a decision keeps, so that it can be made again."""
+        data: dict[str, Any] = {"p": self.probability, "expected": self.expected_loss}
+        if eligible is not None:
+            data["eligible"] = eligible
+        if later:
+            data["later"] = True
+        if self.proposed is not None:
+            data["baseline"] = self.arm
+        if model:
+            data["model"] = model
+        if at is not None:
+            data["at"] = at
+        return encode(data).decode()
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A decision that comes out otherwise when its events are applied again."""
+
+    event: Event
+    expected: Choice
+
+    def __str__(self) -> str:
+        """Say which, in one line."""
+        return (
+            f"event {self.event.number} (decision {self.event.decision}): arm {self.event.arm} was "
+            f"served, and {self.expected.arm} comes out"
+        )
+
+
+@dataclass
+class Member:
+    """An instance that is held in memory."""
+
+    number: int  # 1, 2, … of the experiment
+    label: str
+    group: str  # "policy" or "control"
+    applied: int = 0  # number of the latest event that its state knows
+    model: int = 0  # that its state was computed with
+    state: AgentState | None = None
+    since_snapshot: int = 0  # events
+    snapshot_bytes: int = 0  # of the latest one
 
 
 @dataclass
@@ -57,7 +113,8 @@ class Experiment:
 
     number: int
     name: str
-    source: StoreSource | None = None  # None: nothing has happened yet
+    store: Connection | None = None  # None: nothing has happened yet
+    reads_snapshots: bool = True  # an audit reads none
     settings: Settings = field(default_factory=lambda: Settings(arms=("",)))
     arms: Arms = field(default_factory=lambda: Arms(()))
     arms_since: list[tuple[int, Arms]] = field(default_factory=list)  # from which event on
@@ -77,10 +134,10 @@ class Experiment:
 
     @classmethod
     def load(
-        cls, number: int, name: str, events: Iterable[Event], source: StoreSource | None = None
+        cls, number: int, name: str, events: Iterable[Event], store: Connection | None = None
     ) -> Experiment:
         """Return an experiment as its own events have made it; its instances have none yet."""
-        experiment = cls(number, name, source)
+        experiment = cls(number, name, store)
         for event in events:
             if event.kind in OF_EXPERIMENT:
                 experiment.apply_to_experiment(event)
@@ -228,7 +285,7 @@ class Experiment:
         seed = np.uint64(self.settings.seed)
         return float(draw_uniform(seed, np.uint64(instance), SERVICE, t, draw))
 
-    def state_of(self, member: Member) -> InstanceState:
+    def state_of(self, member: Member) -> AgentState | FleetUser:
         """Return the state of an instance, as of all events known here."""
         if self._is_of_fleet(member):
             assert self.shared is not None
@@ -245,15 +302,17 @@ class Experiment:
         """Compute a state from the latest snapshot that fits and the instance's events since."""
         policy = self.control if member.group == "control" else self.policy
         place = self.settings.seed, member.number
-        assert self.source is not None
-        snapshot = self.source.snapshot(member.number, self.fingerprint(member.group))
+        assert self.store is not None
+        fingerprint = self.fingerprint(member.group)
+        snapshots = self.store.snapshots(self.number, [member.number] * self.reads_snapshots)
         state, after, member.since_snapshot = None, 0, 0
-        # Of another service that is further than this one, it would be too new.
-        if snapshot is not None and snapshot[1] <= self.applied:
-            state = AgentState.unpack(snapshot[0], policy, self.arms.names, *place)
-            after = 0 if state is None else snapshot[1]
-            member.snapshot_bytes = len(snapshot[0])
-        for event in self.source.events(member.number, after, self.applied):
+        for snapshot in snapshots:
+            # Of another service that is further than this one, it would be too new.
+            if snapshot.fingerprint == fingerprint and snapshot.number <= self.applied:
+                state = AgentState.unpack(snapshot.state, policy, self.arms.names, *place)
+                after = 0 if state is None else snapshot.number
+                member.snapshot_bytes = len(snapshot.state)
+        for event in self._events_of(member, after):
             arms = self.arms_at(event.number)
             if state is None:
                 state = AgentState.start(policy, self._with_arms_of_model(member, arms), *place)
@@ -263,6 +322,10 @@ class Experiment:
             self._start(member)
         else:
             member.state, member.model, member.applied = state, self.model, self.applied
+
+    def _events_of(self, member: Member, after: int = 0) -> list[Event]:
+        assert self.store is not None
+        return self.store.events_of_instance(self.number, member.number, after, self.applied)
 
     def _with_arms_of_model(self, member: Member, arms: Arms) -> Arms:
         """Return the arms at an event, and those that came before the model of a group was made.
@@ -283,8 +346,7 @@ class Experiment:
         """Tell a fleet that started with a model what an instance met before; it teaches nobody."""
         pulls: dict[int, tuple[int, float | None, float]] = {}  # by number of the event
         tickets: dict[int, int] = {}
-        assert self.source is not None
-        for event in self.source.events(member.number, 0, self.applied):
+        for event in self._events_of(member):
             if event.kind in (DECIDED, SHOWN) and event.ticket is not None:
                 pulls[event.number] = _arm(event), None, event.when()
                 tickets[event.ticket] = event.number
@@ -301,7 +363,7 @@ class Experiment:
             arms, losses, times = zip(*pulls.values(), strict=True)
             self.shared.remember(member.number, arms, losses, times)
 
-    def _move(self, member: Member, state: InstanceState, event: Event) -> None:
+    def _move(self, member: Member, state: AgentState | FleetUser, event: Event) -> None:
         """Let an event move the state of its instance."""
         if event.kind == SHOWN or (event.kind == DECIDED and event.ticket is not None):
             state.pull(_arm(event), event.when())
@@ -349,13 +411,9 @@ class Experiment:
                 arm = int(np.flatnonzero(allowed)[place])
             probability = explore / several + (1.0 - explore) * (arm == best)
         policy = self.control if member.group == "control" else self.policy
-        exact = choice_probability(policy, several)
-        if exact is None:
-            stated = None
-        elif exact == 1.0:
-            stated = probability
-        else:  # of a policy that draws all eligible arms alike, exploration changes nothing
-            stated = exact
+        stated = None if policy.draws else probability
+        if isinstance(policy, Uniform):  # it draws all alike, and exploration changes nothing
+            stated = 1.0 / several
         if baseline is not None:
             return Choice(baseline, None, state.expected_loss(baseline, at), proposed=arm)
         return Choice(arm, stated, state.expected_loss(arm, at))

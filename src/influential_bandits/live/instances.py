@@ -7,7 +7,6 @@ from typing import Any
 
 from influential_bandits.live.events import DECIDED, EXPOSED, Decision, Event
 from influential_bandits.live.experiment import Experiment
-from influential_bandits.live.members import StoreSource
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.store.sql import Connection, InstanceRow
 from influential_bandits.live.words import describe_policy, write_number, write_share
@@ -28,7 +27,7 @@ def load_alone(store: Connection, row: InstanceRow) -> Experiment:
     """Return an experiment that knows all its events, to look at an instance with its own state."""
     (there,) = (found for found in store.experiments() if found.id == row.experiment)
     events = store.events_of_experiment(there.id)
-    experiment = Experiment.load(there.id, there.name, events, StoreSource(store, there.id))
+    experiment = Experiment.load(there.id, there.name, events, store)
     experiment.applied = max(experiment.applied, there.events)
     return experiment
 

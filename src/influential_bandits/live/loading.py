@@ -14,7 +14,6 @@ from itertools import islice
 from influential_bandits.errors import InfluentialBanditsError
 from influential_bandits.live.events import Event
 from influential_bandits.live.experiment import Experiment
-from influential_bandits.live.members import StoreSource
 from influential_bandits.live.store.sql import Connection, ExperimentRow, Snapshot, Store
 
 log = logging.getLogger("influential_bandits.live")
@@ -55,7 +54,7 @@ class Loader:
         self._threads.pop(row.name, None)
         loaded = self._done.pop(row.name, None)
         if loaded is not None:
-            loaded.experiment.source = StoreSource(self._store, row.id)
+            loaded.experiment.store = self._store
         elif count_steps(self._store, row) <= MOST_AT_ONCE:
             loaded = load_experiment(self._store, row)
         if loaded is not None and row.events - loaded.experiment.applied <= MOST_AT_ONCE:
@@ -71,7 +70,7 @@ class Loader:
             with self._store.open_reader() as reader:
                 if loaded is None:
                     loaded = load_experiment(reader, row)
-                loaded.experiment.source = StoreSource(reader, row.id)
+                loaded.experiment.store = reader
                 catch_up(reader, loaded, row)
         except InfluentialBanditsError as error:  # the next request begins anew
             log.warning("%s could not be loaded: %s", row.name, error)
@@ -100,18 +99,18 @@ def load_experiment(store: Connection, row: ExperimentRow) -> Loaded:
             experiment.applied = snapshot.number
             loaded.snapshot_bytes = len(snapshot.state)
             return loaded
-    return Loaded(Experiment(row.id, row.name, experiment.source), row.instances)
+    return Loaded(Experiment(row.id, row.name, store), row.instances)
 
 
 def _find_beginning(store: Connection, row: ExperimentRow) -> tuple[Experiment, Snapshot | None]:
     """Return an experiment as it was at the latest snapshot of its fleet, and this if it fits."""
-    source, events = StoreSource(store, row.id), store.events_of_experiment(row.id)
+    events = store.events_of_experiment(row.id)
     for snapshot in store.snapshots(row.id, [0]):
         before = [event for event in events if event.number <= snapshot.number]
-        experiment = Experiment.load(row.id, row.name, before, source)
+        experiment = Experiment.load(row.id, row.name, before, store)
         if snapshot.fingerprint == experiment.fingerprint("policy"):
             return experiment, snapshot
-    return Experiment.load(row.id, row.name, events, source), None
+    return Experiment.load(row.id, row.name, events, store), None
 
 
 def catch_up(store: Connection, loaded: Loaded, row: ExperimentRow) -> None:

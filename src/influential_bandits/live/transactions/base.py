@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from influential_bandits.live.events import EXPOSED, Decision, Event, encode
-from influential_bandits.live.experiment import Experiment
-from influential_bandits.live.members import Member
+from influential_bandits.live.experiment import Experiment, Member
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.store.sql import Changes, InstanceRow, Store
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from influential_bandits.errors import InvalidInput
 from influential_bandits.live.answers import Exposures, LiveDecision, Outcome
-from influential_bandits.live.choices import describe_choice
 from influential_bandits.live.events import (
     CANCELLED,
     CORRECTED,
@@ -60,7 +59,7 @@ class DecisionRequests(TransactionBase):
         choice = experiment.decide(member, eligible, baseline, at if happens is None else happens)
         if name is None:
             name = f"{int(at * 1e6):013x}{secrets.token_hex(8)}"
-        data = describe_choice(choice, eligible, later, experiment.model, happens)
+        data = choice.describe(eligible, later, experiment.model, happens)
         event = self._event(
             DECIDED,
             at,
