@@ -35,7 +35,7 @@ def test_the_whole_journey(client):
     client.cancel(client.decide("bob", activate="later"))
     client.expose("bob", ARMS)
     shown = client.show("ann/é?#")
-    assert [event["loss"] for event in shown["events"]] == [None, 0.5, None, None, -2.0]
+    assert [met["loss"] for met in shown["met"]] == [0.5, -2.0]
     client.add_arm("water")
     client.retire_arm("milk/with sugar")
     assert client.describe()["retired"] == ["milk/with sugar"]

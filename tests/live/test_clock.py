@@ -10,7 +10,6 @@ from live.driver import Driver, make_settings
 import influential_bandits as ib
 from influential_bandits.live.reading import write_parquet
 from influential_bandits.live.requests import Refused
-from influential_bandits.live.words import describe_memory
 from influential_bandits.logs.reading import read_log
 from influential_bandits.policies.registry import policy_to_json
 
@@ -145,16 +144,3 @@ def test_the_exported_log_has_the_half_life_to_be_found(tmp_path):
     model = ib.InfluenceModel(fading=ib.Fading(half_life=HALF_LIFE), pooling="full").fit(log)
     assert model.prior().half_life == pytest.approx(HALF_LIFE)
     assert model.fleet().policy.effective_half_life == pytest.approx(HALF_LIFE)
-
-
-def test_the_page_says_what_time_does():
-    def describe(**rest):
-        usual = {"policy": "Foresight", "state": "own", "half_life_hours": None}
-        return describe_memory(usual | rest)
-
-    assert "changes nothing" in describe()
-    assert "6 h " in describe(half_life_hours=6.0)
-    assert "25 %" in describe(half_life_hours=6.0)
-    assert "2 h " in describe(policy="Foresight(half_life=2)", half_life_hours=6.0)
-    assert "changes nothing" in describe(policy="LCB", half_life_hours=6.0)
-    assert "6 h " in describe(policy="Foresight", state="shared", half_life_hours=6.0)

@@ -191,7 +191,7 @@ def test_what_callers_chose_in_shadow_mode_is_no_evidence(server, admin):
 # What admins do.
 
 
-def test_settings_are_shown_with_what_follows_and_how_to_change_them(server, admin):
+def test_settings_are_shown_with_what_they_mean_and_how_to_change_them(server, admin):
     given = {"control_share": 0.25, "explore": 0.1, "window_hours": 2.0, "missing_loss": 1.5}
     server.create("settings & more", **given, mode="paused")
     path = "/experiments/settings%20%26%20more"
@@ -202,11 +202,10 @@ def test_settings_are_shown_with_what_follows_and_how_to_change_them(server, adm
     page = Outline(admin.get(f"{path}/settings").text)
     text = " ".join(" ".join(page.texts).split())
     for consequence in (
-        "25 % of new instances",
-        "10 % of decisions",
-        "after 2 h",
-        "a loss of 1.5",
-        "Requests for decisions are refused",
+        "control_share 0.25",
+        "explore 0.1 . Share of decisions taken at random",
+        "missing_loss 1.5",
+        "mode paused . In shadow mode",
         "tea retired",
         "1 MOSS active",
     ):

@@ -11,8 +11,7 @@ from influential_bandits.live.requests import Refused
 from influential_bandits.live.store.sql import Connection, InstanceRow
 from influential_bandits.live.words import describe_policy, write_number, write_share
 
-EVENTS_READ = 600  # of an instance, the latest
-MOST_SHOWN = 200
+MOST_SHOWN = 200  # arms that an instance met
 
 
 def find_instance(store: Connection, experiment: int, label: str) -> InstanceRow:
@@ -33,7 +32,11 @@ def load_alone(store: Connection, row: InstanceRow) -> Experiment:
 
 
 def describe_instance(
-    store: Connection, row: InstanceRow, described: dict[str, Any], expected: dict[str, Any]
+    store: Connection,
+    row: InstanceRow,
+    described: dict[str, Any],
+    expected: dict[str, Any],
+    before: int = 2**62,
 ) -> dict[str, Any]:
     """Return all that is known of an instance, as JSON data.
 
@@ -41,39 +44,22 @@ def describe_instance(
     ----------
     described, expected
         What the experiment says of itself, and of the losses that it expects.
+    before : int
+        Number of an event: the latest arms that were met before it are told.
     """
     names = described["arms"]
-    events = store.events_of_instance(row.experiment, row.number)
-    latest = events[-EVENTS_READ:]
-    ids = [event.decision for event in latest if event.kind == DECIDED and event.decision]
-    decisions = {found.id: found for found in store.decisions(row.experiment, ids[-MOST_SHOWN:])}
-    kinds = (DECIDED, EXPOSED)
-    met = [e for e in latest if e.kind in kinds and (e.kind == EXPOSED or e.decision in decisions)]
-    decided = [event for event in met if event.kind == DECIDED]
-    why = []
-    if decided:
-        why = explain_choice(decisions[decided[-1].decision or ""], decided[-1], described)
+    events = store.meetings_of_instance(row.experiment, row.number, before, MOST_SHOWN)
+    ids = [event.decision for event in events if event.kind == DECIDED and event.decision]
+    decisions = {decision.id: decision for decision in store.decisions(row.experiment, ids)}
+    met = [(event, decisions.get(event.decision or "")) for event in events]
+    decided = [(decision, event) for event, decision in met if decision and event.kind == DECIDED]
     return {
         "instance": row.label,
         "group": row.group,
         "arms": names,
         **expected,
-        "events": [
-            {
-                "number": event.number,
-                "kind": event.kind,
-                "at": event.at,
-                "decision_id": event.decision,
-                "arm": None if event.arm is None else names[event.arm],
-                "loss": event.loss,
-            }
-            for event in events
-        ],
-        "met": [
-            _describe_meeting(event, decisions.get(event.decision or ""), names)
-            for event in met[-MOST_SHOWN:]
-        ],
-        "why": why,
+        "met": [_describe_meeting(*pair, names) for pair in met],
+        "why": explain_choice(*decided[-1], described) if decided else [],
     }
 
 
@@ -112,7 +98,7 @@ def explain_choice(decision: Decision, event: Event, described: dict[str, Any]) 
     else:
         models = {model["version"]: model["policy"] for model in described["models"]}
         policy = models.get(decision.model, settings["policy"])
-        words = describe_policy(policy, shared=settings["state"] == "shared")
+        words = describe_policy(policy)
         model = f", model {decision.model}" if decision.model else ""
         sentences.append(f"It is in the group of the policy, {words.name}{model}. {words.rule}")
     eligible = event.read().get("eligible")

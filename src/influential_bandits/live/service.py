@@ -246,7 +246,9 @@ class Service:
         estimate: SharedEstimate = await self._aside(summarise)
         return estimate
 
-    async def describe_instance(self, row: ExperimentRow, label: str) -> dict[str, Any]:
+    async def describe_instance(
+        self, row: ExperimentRow, label: str, before: int = 2**62
+    ) -> dict[str, Any]:
         """Return all that is known of an instance, and the losses expected of it now."""
         described, now = await self.describe(row), self.writer.now()
         instance = await self.read_soon(lambda store: find_instance(store, row.id, label))
@@ -261,7 +263,7 @@ class Service:
         else:
             expected = await self.read_aside(lambda store: expect(load_alone(store, instance)))
         answer: dict[str, Any] = await self.read_aside(
-            lambda store: describe_instance(store, instance, described, expected)
+            lambda store: describe_instance(store, instance, described, expected, before)
         )
         return answer
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
 from influential_bandits.live.client import Client
+from influential_bandits.live.words import describe_evidence
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.streams import NOISE, draw_normal
 from influential_bandits.world.environment import Environment
@@ -138,27 +138,18 @@ def open_shop(
             control_share=0.5, seed=seed, half_life_hours=half_life,
         )  # fmt: skip
         tell(f"{users:,} users visit the experiment {name!r} …")
-        said = 0.0
+        settings, said = client.describe()["settings"], 0.0
 
         def say(done: int, rounds: int) -> None:
             nonlocal said
             if time.monotonic() - said >= SECONDS_BETWEEN_LINES or done == rounds:
                 said = time.monotonic()
-                tell(f"{done:,} of {rounds:,} visits: {describe_evidence(client.report())}")
+                verdict = describe_evidence(client.report(), settings)
+                tell(f"{done:,} of {rounds:,} visits. {verdict}")
 
         per_second = None if speed <= 0 else speed
         run_shop(client, population, users, seed=seed, per_second=per_second, tell=say)
         tell("All users have left.")
-
-
-def describe_evidence(report: dict[str, Any]) -> str:
-    """Return what the A/B test says, in a line."""
-    if report["difference"] is None:
-        return str(report["verdict"])
-    return (
-        f"{report['verdict']}: {report['difference']:+.3f} a decision "
-        f"({report['low']:+.3f} … {report['high']:+.3f}, at any time)"
-    )
 
 
 def _end_now(times: Floats) -> list[float]:

@@ -29,16 +29,9 @@ from influential_bandits.live.transactions.transaction import Transaction
 log = logging.getLogger("influential_bandits.live")
 
 MOST_IN_BATCH = 512
-MOST_WAITING = 8192  # requests; more are told to come later
-EVENTS_PER_SNAPSHOT = 64  # of an instance, at least
-EVENTS_PER_SHARED_SNAPSHOT = 5000  # of a fleet, at least
 BYTES_PER_EVENT = 500  # that snapshots may add to what is written
-MEMBERS_HELD = 100_000  # instances without a state of their own in memory
-STATE_BYTES = 1 << 29  # of states in memory
 SWEEP_SECONDS = 1.0  # between two looks for losses that are overdue
 MOST_OVERDUE = 200  # given up at a time
-MOST_PENDING = 200_000  # decisions of a fleet that wait for a loss: half a gigabyte
-MOST_PENDING_EACH = 10_000  # of an instance with a state of its own: 3 MB
 GATHER_SECONDS = 0.002  # at most, for those who were answered together to come again
 PAUSE_SECONDS = 0.0003
 
@@ -57,38 +50,35 @@ class Job:
     at: float = 0.0
 
 
+@dataclass(frozen=True)
+class Limits:
+    """How much a writer holds in memory, and how often it writes states."""
+
+    most_waiting: int = 8192  # requests; more are told to come later
+    members_held: int = 100_000  # instances without a state of their own in memory
+    state_bytes: int = 1 << 29  # of states in memory
+    most_pending: int = 200_000  # decisions of a fleet that wait for a loss: half a gigabyte
+    most_pending_each: int = 10_000  # of an instance with a state of its own: 3 MB
+    events_per_snapshot: int = 64  # of an instance, at least
+    events_per_shared_snapshot: int = 5000  # of a fleet, at least
+
+
 class Writer(Closing):
     """The one who writes to a store.
 
     Parameters
     ----------
     store : Store
-    most_waiting : int
-        Requests that may wait; beyond, :meth:`submit` raises ``Refused`` (503).
     clock : callable
         Seconds since 1970; the only clock of the service.
+    limits
+        Those of :class:`Limits`.
     """
 
     def __init__(
-        self,
-        store: Store,
-        *,
-        most_waiting: int = MOST_WAITING,
-        state_bytes: int = STATE_BYTES,
-        members_held: int = MEMBERS_HELD,
-        most_pending: int = MOST_PENDING,
-        most_pending_each: int = MOST_PENDING_EACH,
-        events_per_snapshot: int = EVENTS_PER_SNAPSHOT,
-        events_per_shared_snapshot: int = EVENTS_PER_SHARED_SNAPSHOT,
-        clock: Callable[[], float] = time.time,
+        self, store: Store, *, clock: Callable[[], float] = time.time, **limits: int
     ) -> None:
-        self.store = store
-        self._most_waiting = most_waiting
-        self._state_bytes = state_bytes
-        self._members_held = members_held
-        self._most_pending, self._most_pending_each = most_pending, most_pending_each
-        self._events_per_snapshot = events_per_snapshot
-        self._events_per_shared_snapshot = events_per_shared_snapshot
+        self.store, self._limits = store, Limits(**limits)
         self._clock = clock
         self._loaded: dict[str, Loaded] = {}
         self._loader = Loader(store)
@@ -129,7 +119,7 @@ class Writer(Closing):
         with self._wake:
             if self._closing:
                 raise Refused(503, "stopping", "the service is stopping")
-            if len(self._waiting) >= self._most_waiting:
+            if len(self._waiting) >= self._limits.most_waiting:
                 raise Refused(503, "busy", "too many requests wait; try again in a second")
             self._waiting.append(job)
             if len(self._waiting) == 1:
@@ -300,7 +290,7 @@ class Writer(Closing):
             if member.since_snapshot >= self._count_due(member.snapshot_bytes):
                 work.keep_snapshot(member)
             if isinstance(member.state, AgentState):
-                many = member.state.count_pending() - self._most_pending_each
+                many = member.state.count_pending() - self._limits.most_pending_each
                 if many > 0:
                     loaded.crowded[member.number] = many
             if member.label in experiment.by_label:
@@ -309,7 +299,9 @@ class Writer(Closing):
         experiment.touched.clear()
         experiment.noted = 0
         if experiment.shared is not None:
-            due = max(self._events_per_shared_snapshot, loaded.snapshot_bytes // BYTES_PER_EVENT)
+            due = max(
+                self._limits.events_per_shared_snapshot, loaded.snapshot_bytes // BYTES_PER_EVENT
+            )
             if loaded.since_snapshot >= due:
                 loaded.snapshot_bytes = work.keep_shared_snapshot()
                 loaded.since_snapshot = 0
@@ -317,7 +309,7 @@ class Writer(Closing):
 
     def _count_due(self, snapshot_bytes: int) -> int:
         """Return after how many events of an instance its state is written again."""
-        return max(self._events_per_snapshot, snapshot_bytes // BYTES_PER_EVENT)
+        return max(self._limits.events_per_snapshot, snapshot_bytes // BYTES_PER_EVENT)
 
     def _evict(self, experiment: Experiment) -> None:
         """Let go of instances; the events since their snapshots are few enough to be read again."""
@@ -325,7 +317,7 @@ class Writer(Closing):
             return
         sample = next(reversed(experiment.by_label.values())).state
         each = sample.size if isinstance(sample, AgentState) else 400
-        most = min(self._members_held, max(self._state_bytes // each, MOST_IN_BATCH))
+        most = min(self._limits.members_held, max(self._limits.state_bytes // each, MOST_IN_BATCH))
         while len(experiment.by_label) > most:
             experiment.dismiss(next(iter(experiment.by_label.values())))
 
@@ -367,7 +359,7 @@ class Writer(Closing):
         excess = []
         for loaded in self._loaded.values():
             number, fleet = loaded.experiment.number, loaded.experiment.shared
-            many = 0 if fleet is None else fleet.count_pending() - self._most_pending
+            many = 0 if fleet is None else fleet.count_pending() - self._limits.most_pending
             if many > 0:
                 excess += self.store.oldest_decisions(number, min(many, MOST_OVERDUE))
             for instance, many in loaded.crowded.items():

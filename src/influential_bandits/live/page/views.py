@@ -121,11 +121,9 @@ def draw_experiment(
 
 
 def _describe_policies(described: Values) -> Values:
-    settings = described["settings"]
-    served, shared = words.served_policy(described), settings["state"] == "shared"
     return {
-        "policy": words.describe_policy(served, shared=shared),
-        "control": words.describe_policy(settings["control"]),
+        "policy": words.describe_policy(words.served_policy(described)),
+        "control": words.describe_policy(described["settings"]["control"]),
     }
 
 
@@ -284,18 +282,13 @@ def draw_instance(described: Values, instance: Values) -> Values:
 def draw_settings(described: Values) -> Values:
     """Return what the page of settings prints."""
     settings = described["settings"]
-    shared = settings["state"] == "shared"
+    models = [{"version": 0, "policy": settings["policy"]}, *described["models"]]
     return {
         "name": described["name"],
         "path": _experiment_path(described),
         "described": described,
-        "settings": settings,
-        "words": words.describe_settings(settings),
-        "policy": words.describe_policy(settings["policy"], shared=shared),
-        "control": words.describe_policy(settings["control"]),
-        "memory": words.describe_memory(settings),
+        "settings": words.describe_settings(settings),
         "models": [
-            (model["version"], words.describe_policy(model["policy"], shared=shared))
-            for model in described["models"]
+            (model["version"], words.describe_policy(model["policy"]).name) for model in models
         ],
     }

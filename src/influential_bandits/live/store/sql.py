@@ -127,6 +127,17 @@ class Connection(Closing):
         rows = self.run(sql, (experiment, instance, after, until))
         return [Event(*row) for row in rows]
 
+    def meetings_of_instance(
+        self, experiment: int, instance: int, before: int, most: int
+    ) -> list[Event]:
+        """Return the latest events before one by which an instance met an arm, in their order."""
+        sql = (
+            "SELECT * FROM events WHERE experiment = ? AND instance = ? AND number < ? AND "
+            "kind IN ('decided', 'exposed') ORDER BY number DESC LIMIT ?"
+        )
+        rows = self.run(sql, (experiment, instance, before, most))
+        return [Event(*row) for row in reversed(rows)]
+
     def instances_by_label(self, experiment: int, labels: Iterable[str]) -> list[InstanceRow]:
         """Return the instances of these labels, as far as they are known."""
         return [
