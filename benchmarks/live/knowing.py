@@ -72,7 +72,7 @@ def fill(store, kind, instances):
             changes.counts[number] = experiment.applied, changes.instances[-1].number
             opened.begin()
             if kind == "shared":
-                Transaction(opened, experiment, changes, instances).keep_shared_snapshot()
+                Transaction(opened, experiment, changes).keep_shared_snapshot()
             opened.write(changes)
             opened.commit()
 

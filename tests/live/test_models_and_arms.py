@@ -77,7 +77,7 @@ def test_a_fleet_goes_on_from_its_snapshot_though_it_was_changed_since(tmp_path,
         shop.decide("ann")
         loaded = shop.writer._loaded["shop"]
         assert loaded.snapshot_bytes > 0
-        assert loaded.experiment.arms.names == tuple(shop.describe()["arms"])
+        assert loaded.arms.names == tuple(shop.describe()["arms"])
         learn(shop, ["ann", "bob"] * 3, random.Random(0))
         assert shop.audit().differences == 0
     assert caplog.messages == []

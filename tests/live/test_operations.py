@@ -97,7 +97,7 @@ def test_a_fleet_waits_for_no_more_losses_than_memory_is_for(tmp_path):
         for n in range(40):
             shop.decide(f"user {n % 3}", decision_id=str(n))
         shop.sweep()
-        experiment = shop.writer._loaded["shop"].experiment
+        experiment = shop.writer._loaded["shop"]
         assert experiment.shared.count_pending() == 10
         with pytest.raises(Refused, match="has expired"):
             shop.feed_back("0", 0.5)
@@ -111,7 +111,7 @@ def test_an_instance_of_its_own_waits_for_no_more_losses_than_memory_is_for(tmp_
             shop.decide("ann", decision_id=str(n))
         shop.decide("bob", decision_id="bob's")
         shop.sweep()
-        experiment = shop.writer._loaded["shop"].experiment
+        experiment = shop.writer._loaded["shop"]
         assert experiment.by_label["ann"].state.count_pending() == 10
         with pytest.raises(Refused, match="has expired"):
             shop.feed_back("29", 0.5)
@@ -295,7 +295,7 @@ def test_a_batch_looks_at_no_instance_that_it_does_not_name(tmp_path):
 
     with Driver(tmp_path / "shop.db", make_settings()) as shop:
         shop.decide("ann", decision_id="one")
-        experiment = shop.writer._loaded["shop"].experiment
+        experiment = shop.writer._loaded["shop"]
         experiment.members = Members(experiment.members)
         shop.decide("bob", decision_id="two")
         shop.feed_back("one", 0.5)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -44,7 +44,7 @@ from influential_bandits.live.states import (
     count_arms,
     state_fingerprint,
 )
-from influential_bandits.live.store.sql import Connection, InstanceRow
+from influential_bandits.live.store.sql import Connection, ExperimentRow, InstanceRow
 from influential_bandits.numerics.streams import SERVICE, draw_uniform
 from influential_bandits.policies.uniform import Uniform
 
@@ -128,22 +128,24 @@ class Experiment:
     _shared: FleetState | None = None
     touched: dict[int, Member] = field(default_factory=dict)  # since they were last looked at
     noted: int = 0  # events since then
+    instances: int = 0  # number of the latest one
+    since_snapshot: int = 0  # events of a fleet
+    snapshot_bytes: int = 0  # of the latest one
+    crowded: dict[int, int] = field(default_factory=dict)  # by instance: decisions too many wait
     _fingerprints: dict[tuple[str, int], str] = field(default_factory=dict)  # by group and model
 
     # Settings, arms and models.
 
     @classmethod
-    def load(
-        cls, number: int, name: str, events: Iterable[Event], store: Connection | None = None
-    ) -> Experiment:
-        """Return an experiment as its own events have made it; its instances have none yet."""
-        experiment = cls(number, name, store)
-        for event in events:
-            if event.kind in OF_EXPERIMENT:
+    def load(cls, store: Connection, row: ExperimentRow, until: int | None = None) -> Experiment:
+        """Return an experiment as its own events made it, all or up to one, without instances."""
+        experiment = cls(row.id, row.name, store, instances=row.instances)
+        for event in store.events_of_experiment(row.id):
+            if event.kind in OF_EXPERIMENT and (until is None or event.number <= until):
                 experiment.apply_to_experiment(event)
         return experiment
 
-    def describe(self, events: int, instances: int) -> dict[str, Any]:
+    def describe(self, events: int) -> dict[str, Any]:
         """Return settings, arms and models, and how many events and instances there are."""
         settings = msgspec.to_builtins(self.settings)
         del settings["arms"]
@@ -155,7 +157,7 @@ class Experiment:
             "model": self.model,
             "models": [{"version": v, "policy": policy} for v, policy in self.models.items()],
             "events": events,
-            "instances": instances,
+            "instances": self.instances,
         }
 
     @property

@@ -24,10 +24,9 @@ def find_instance(store: Connection, experiment: int, label: str) -> InstanceRow
 
 def load_alone(store: Connection, row: InstanceRow) -> Experiment:
     """Return an experiment that knows all its events, to look at an instance with its own state."""
-    (there,) = (found for found in store.experiments() if found.id == row.experiment)
-    events = store.events_of_experiment(there.id)
-    experiment = Experiment.load(there.id, there.name, events, store)
-    experiment.applied = max(experiment.applied, there.events)
+    there = store.experiment(row.experiment)
+    experiment = Experiment.load(store, there)
+    experiment.applied = there.events
     return experiment
 
 

@@ -20,10 +20,8 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 def describe_experiment(store: Connection, number: int) -> dict[str, Any]:
     """Return settings, arms and models of an experiment, from its events."""
-    (row,) = (row for row in store.experiments() if row.id == number)
-    events = store.events_of_experiment(number)
-    experiment = Experiment.load(number, row.name, events)
-    return experiment.describe(row.events, row.instances)
+    row = store.experiment(number)
+    return Experiment.load(store, row).describe(row.events)
 
 
 def read_events(

@@ -140,7 +140,7 @@ class Report:
     def make(self, store: Connection, now: float) -> dict[str, Any]:
         """Return it as JSON data."""
         with self._lock:
-            (row,) = (row for row in store.experiments() if row.id == self._experiment)
+            row = store.experiment(self._experiment)
             begin = self._find_beginning(store, now)
             seconds = _choose_seconds(now - begin, row.events)
             if seconds != self._seconds or self._has_erased(store, row):

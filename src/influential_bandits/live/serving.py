@@ -71,6 +71,7 @@ def write_key(path: str | Path, key: str) -> None:
 
 def make_application(address: str, **limits: Any) -> Any:
     """Return the application for a store, as an ASGI server takes it; limits are the writer's."""
+    from influential_bandits.live.experiment import Experiment
     from influential_bandits.live.preparing import prepare_stored
     from influential_bandits.live.service import Service
     from influential_bandits.live.writer import Writer
@@ -78,7 +79,7 @@ def make_application(address: str, **limits: Any) -> Any:
     store = open_store(address)
     rows = store.experiments()
     for row in rows:
-        prepare_stored(store.events_of_experiment(row.id))
+        prepare_stored(Experiment.load(store, row))
     secret = os.environ.get(SECRET_VARIABLE, "").encode()
     root = os.environ.get(ROOT_VARIABLE, "")
     service = Service(Writer(store, **limits), secret or None, root)

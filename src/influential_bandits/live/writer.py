@@ -19,7 +19,7 @@ from influential_bandits.bases import Closing
 from influential_bandits.errors import InfluentialBanditsError
 from influential_bandits.live.events import Decision
 from influential_bandits.live.experiment import Experiment
-from influential_bandits.live.loading import Loaded, Loader, catch_up
+from influential_bandits.live.loading import Loader, catch_up
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.states import AgentState
 from influential_bandits.live.store.sql import Changes, Store, StoreError
@@ -80,7 +80,7 @@ class Writer(Closing):
     ) -> None:
         self.store, self._limits = store, Limits(**limits)
         self._clock = clock
-        self._loaded: dict[str, Loaded] = {}
+        self._loaded: dict[str, Experiment] = {}
         self._loader = Loader(store)
         self._waiting: deque[Job] = deque()
         self._wake = threading.Condition()
@@ -147,8 +147,8 @@ class Writer(Closing):
         while True:
             with self._memory:
                 loaded = self._loaded.get(experiment)
-                if loaded is not None and loaded.experiment.applied >= events:
-                    return question(loaded.experiment)
+                if loaded is not None and loaded.applied >= events:
+                    return question(loaded)
             self.ask(experiment, lambda work, at: None)  # another service has written the rest
 
     def close(self) -> None:
@@ -236,10 +236,6 @@ class Writer(Closing):
             raise
         self.batches += 1
         self.store.tidy()
-        for experiment, (_, instances) in changes.counts.items():
-            for loaded in self._loaded.values():
-                if loaded.experiment.number == experiment:
-                    loaded.instances = instances
         return answers
 
     def _roll_back(self) -> None:
@@ -278,33 +274,34 @@ class Writer(Closing):
             if loaded is not None:
                 self._loaded[row.name] = loaded
                 catch_up(self.store, loaded, row)
-                works[row.name] = Transaction(self.store, loaded.experiment, changes, row.instances)
+                works[row.name] = Transaction(self.store, loaded, changes)
         return works
 
     # Snapshots and memory.
 
-    def _keep_snapshots(self, loaded: Loaded, work: Transaction) -> None:
+    def _keep_snapshots(self, experiment: Experiment, work: Transaction) -> None:
         """Write the states that are due, and let go of those not used for longest."""
-        experiment = loaded.experiment
         for member in experiment.touched.values():
             if member.since_snapshot >= self._count_due(member.snapshot_bytes):
                 work.keep_snapshot(member)
             if isinstance(member.state, AgentState):
                 many = member.state.count_pending() - self._limits.most_pending_each
                 if many > 0:
-                    loaded.crowded[member.number] = many
+                    experiment.crowded[member.number] = many
             if member.label in experiment.by_label:
                 experiment.by_label.move_to_end(member.label)
-        loaded.since_snapshot += experiment.noted
+        experiment.since_snapshot += experiment.noted
         experiment.touched.clear()
         experiment.noted = 0
         if experiment.shared is not None:
+            rarest = experiment.snapshot_bytes // BYTES_PER_EVENT
             due = max(
-                self._limits.events_per_shared_snapshot, loaded.snapshot_bytes // BYTES_PER_EVENT
+                self._limits.events_per_shared_snapshot,
+                experiment.snapshot_bytes // BYTES_PER_EVENT,
             )
-            if loaded.since_snapshot >= due:
-                loaded.snapshot_bytes = work.keep_shared_snapshot()
-                loaded.since_snapshot = 0
+            if experiment.since_snapshot >= due:
+                experiment.snapshot_bytes = work.keep_shared_snapshot()
+                experiment.since_snapshot = 0
         self._evict(experiment)
 
     def _count_due(self, snapshot_bytes: int) -> int:
@@ -358,7 +355,7 @@ class Writer(Closing):
         """Return the oldest decisions where more wait for losses than memory is for."""
         excess = []
         for loaded in self._loaded.values():
-            number, fleet = loaded.experiment.number, loaded.experiment.shared
+            number, fleet = loaded.number, loaded.shared
             many = 0 if fleet is None else fleet.count_pending() - self._limits.most_pending
             if many > 0:
                 excess += self.store.oldest_decisions(number, min(many, MOST_OVERDUE))

@@ -106,6 +106,11 @@ class Connection(Closing):
         rows = self.run("SELECT id, name, events, instances FROM experiments ORDER BY id")
         return [ExperimentRow(*row) for row in rows]
 
+    def experiment(self, number: int) -> ExperimentRow:
+        """Return one of them."""
+        sql = "SELECT id, name, events, instances FROM experiments WHERE id = ?"
+        return ExperimentRow(*self.run(sql, (number,))[0])
+
     def events_of_experiment(self, experiment: int) -> list[Event]:
         """Return the events that concern all its instances."""
         sql = "SELECT * FROM events WHERE experiment = ? AND instance = 0 ORDER BY number"

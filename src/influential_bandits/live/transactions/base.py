@@ -22,15 +22,10 @@ class TransactionBase:
         Up to date.
     changes : Changes
         To which this one adds what it writes.
-    instances : int
-        Number of the latest instance of the experiment.
     """
 
-    def __init__(
-        self, store: Store, experiment: Experiment, changes: Changes, instances: int
-    ) -> None:
+    def __init__(self, store: Store, experiment: Experiment, changes: Changes) -> None:
         self._store, self._experiment, self._changes = store, experiment, changes
-        self._instances = instances
         self._decisions: dict[str, Decision] = {}
         self._labels: dict[str, Member] = {}
 
@@ -69,12 +64,12 @@ class TransactionBase:
         """Return an instance, a new one if need be."""
         member = self._labels.get(label)
         if member is None:
-            self._instances += 1
-            group = self._experiment.draw_group(self._instances)
-            member = self._experiment.admit(self._instances, label, group, new=True)
-            self._labels[label] = member
-            share = self._experiment.settings.control_share
-            row = InstanceRow(self._experiment.number, self._instances, label, group, at, share)
+            experiment = self._experiment
+            experiment.instances += 1
+            number, share = experiment.instances, experiment.settings.control_share
+            group = experiment.draw_group(number)
+            member = self._labels[label] = experiment.admit(number, label, group, new=True)
+            row = InstanceRow(experiment.number, number, label, group, at, share)
             self._changes.instances.append(row)
         return member
 
@@ -87,7 +82,7 @@ class TransactionBase:
 
     def _keep(self, event: Event) -> None:
         self._changes.events.append(event)
-        self._changes.counts[self._experiment.number] = (event.number, self._instances)
+        self._changes.counts[self._experiment.number] = (event.number, self._experiment.instances)
 
     def _concern_all(self, kind: str, at: float, data: Any = None, **rest: Any) -> Event:
         """Make an event of the experiment itself."""

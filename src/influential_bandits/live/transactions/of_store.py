@@ -33,7 +33,7 @@ class StoreTransaction:
                 )
         row = self._store.add_experiment(name)
         experiment = Experiment(row.id, name)
-        Transaction(self._store, experiment, self._changes, 0).create(settings, at)
+        Transaction(self._store, experiment, self._changes).create(settings, at)
 
     def _settings_at_first(self, experiment: int) -> Settings | None:
         """Return the settings with which an experiment began, maybe in this batch."""

@@ -121,7 +121,7 @@ class Transaction(DecisionRequests):
 
     def describe(self) -> dict[str, Any]:
         """Return settings, arms and models."""
-        return self._experiment.describe(self._experiment.applied, self._instances)
+        return self._experiment.describe(self._experiment.applied)
 
     # Instances.
 
