@@ -188,6 +188,26 @@ def test_what_callers_chose_in_shadow_mode_is_no_evidence(server, admin):
     assert "They are left out here. The policy loses less" in news["parts"]["verdict"]
 
 
+def test_an_experiment_of_rewards_is_told_in_rewards(server, admin):
+    server.create("earning", control_share=0.5, outcome="reward", policy="Uniform")
+    users = [f"user {n}" for n in range(100)]
+    made = server.play("earning", users, loss=lambda one: -2.0 - (one["group"] == "policy"))
+    report = server.call("GET", "/experiments/earning/report")
+    assert (report["difference"], report["outcome"]) == (1.0, "reward")
+    assert report["low"] <= 1.0 <= report["high"]
+    assert report["policy"]["reward"] == 3.0 * report["policy"]["decisions"]
+    assert {arm["mean_reward"] for arm in report["arms"]} == {2.0, 3.0}
+    assert report["verdict"].startswith("The policy earns more than the control, by 1.00")
+    assert "pausing" not in report["verdict"]
+    news = admin.wait_for("/experiments/earning", lambda news: ">100<" in news["parts"]["figures"])
+    shown = figures(news["parts"]["figures"])
+    assert (shown["Mean reward, policy"], shown["Mean reward, control"]) == ("3", "2")
+    assert 'class="verdict large better"' in news["parts"]["verdict"]
+    (met,) = server.call("GET", "/experiments/earning/instances/user%200")["met"]
+    assert met["reward"] == (3.0 if made[0]["group"] == "policy" else 2.0)
+    assert "Mean reward" in admin.get("/experiments/earning/instances/user%200").text
+
+
 # What admins do.
 
 
@@ -333,7 +353,7 @@ def totals(instances, mean, spread=0.1, each=10):
     ],
 )
 def test_verdicts_say_what_the_interval_says(policy, control, begins):
-    report = asdict(compare_groups([(policy, control)]))
+    report = asdict(compare_groups([(policy, control)])) | {"outcome": "loss"}
     verdict = words.describe_evidence(report, {"mode": "live", "control_share": 0.5})
     assert verdict.startswith(begins)
     shadow = words.describe_evidence(report, {"mode": "shadow", "control_share": 0.5})
@@ -346,8 +366,9 @@ def test_verdicts_say_what_the_interval_says(policy, control, begins):
 def test_a_verdict_that_is_withheld_says_why():
     few, many = totals(100, 0.1), totals(300, 0.1)
     evidence = judge([Stratum(0.5, few, many, few, many)])
-    told = words.describe_evidence(asdict(evidence), {"mode": "live", "control_share": 0.5})
-    assert evidence.verdict.startswith("withheld: ")
+    told = words.describe_evidence(
+        asdict(evidence) | {"outcome": "loss"}, {"mode": "live", "control_share": 0.5}
+    )
     assert told.startswith("No verdict: 100 instances of the policy and 300 of the control")
 
 

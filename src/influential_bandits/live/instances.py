@@ -108,8 +108,9 @@ def explain_choice(decision: Decision, event: Event, described: dict[str, Any]) 
     else:
         sentences.append("All arms in use were eligible.")
     if decision.expected_loss is not None:
-        expected = write_number(decision.expected_loss)
-        sentences.append(f"A loss of {expected} was expected of it then.")
+        sign = -1.0 if settings["outcome"] == "reward" else 1.0
+        expected = write_number(sign * decision.expected_loss)
+        sentences.append(f"A {settings['outcome']} of {expected} was expected of it then.")
     if decision.probability == 1.0:
         sentences.append("No chance was involved: with the same past it would be chosen again.")
     elif decision.probability is not None:

@@ -106,6 +106,7 @@ class ChangeSettings(Request, frozen=True, kw_only=True, forbid_unknown_fields=T
     window_hours: float | msgspec.UnsetType = msgspec.UNSET
     missing_loss: float | msgspec.UnsetType | None = msgspec.UNSET
     best_rating: float | msgspec.UnsetType | None = msgspec.UNSET
+    outcome: Literal["loss", "reward"] | msgspec.UnsetType = msgspec.UNSET
     mode: Literal["live", "shadow", "paused"] | msgspec.UnsetType = msgspec.UNSET
 
 

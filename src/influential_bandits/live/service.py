@@ -24,6 +24,7 @@ from influential_bandits.live.reading import describe_experiment
 from influential_bandits.live.report import Report
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.store.sql import Connection, ExperimentRow, StoreError
+from influential_bandits.live.words import tell_rewards
 from influential_bandits.live.writer import Job, Writer
 from influential_bandits.policies.fleet.estimate import SharedEstimate
 
@@ -265,6 +266,8 @@ class Service:
         answer: dict[str, Any] = await self.read_aside(
             lambda store: describe_instance(store, instance, described, expected, before)
         )
+        if described["settings"]["outcome"] == "reward":
+            answer = tell_rewards(answer)
         return answer
 
 

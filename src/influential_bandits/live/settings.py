@@ -49,6 +49,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         What counts then; by default nothing.
     best_rating : float, optional
         Where feedback comes as ratings, loss = best_rating − rating.
+    outcome : "loss" or "reward"
+        In which of them the page, reports and instances tell outcomes; reward = −loss.
     half_life_hours : float, optional
         Hours after which half of what an arm does to the losses is gone, by the clock. It is told
         to policies that have a half-life, as Foresight, unless they say one themselves.
@@ -72,6 +74,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     window_hours: float = 168.0
     missing_loss: float | None = None
     best_rating: float | None = None
+    outcome: Literal["loss", "reward"] = "loss"
     half_life_hours: float | None = None
     mode: Literal["live", "shadow", "paused"] = "live"
     seed: int = 0

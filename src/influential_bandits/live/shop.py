@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from influential_bandits.live.client import Client
-from influential_bandits.live.words import describe_evidence
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.numerics.streams import NOISE, draw_normal
 from influential_bandits.world.environment import Environment
@@ -138,14 +137,13 @@ def open_shop(
             control_share=0.5, seed=seed, half_life_hours=half_life,
         )  # fmt: skip
         tell(f"{users:,} users visit the experiment {name!r} …")
-        settings, said = client.describe()["settings"], 0.0
+        said = 0.0
 
         def say(done: int, rounds: int) -> None:
             nonlocal said
             if time.monotonic() - said >= SECONDS_BETWEEN_LINES or done == rounds:
                 said = time.monotonic()
-                verdict = describe_evidence(client.report(), settings)
-                tell(f"{done:,} of {rounds:,} visits. {verdict}")
+                tell(f"{done:,} of {rounds:,} visits. {client.report()['verdict']}")
 
         per_second = None if speed <= 0 else speed
         run_shop(client, population, users, seed=seed, per_second=per_second, tell=say)

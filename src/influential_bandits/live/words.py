@@ -146,15 +146,55 @@ def describe_evidence(report: dict[str, Any], settings: dict[str, Any]) -> str:
     size = write_decimal(abs(difference), digits)
     ends = sorted((abs(low), abs(high)))
     by = f"by {size} a decision ({' to '.join(write_decimal(end, digits) for end in ends)})"
-    if high < 0.0:
-        return f"The policy loses less than the control, {by}."
-    if low > 0.0:
-        return f"The policy loses more than the control, {by}. Consider pausing it."
+    verb, participle = ("earns", "earned") if report["outcome"] == "reward" else ("loses", "lost")
+    if low > 0.0 or high < 0.0:
+        advice = " Consider pausing it." if judge_tone(report) == "worse" else ""
+        more = "more" if low > 0.0 else "less"
+        return f"The policy {verb} {more} than the control, {by}.{advice}"
     less = "less" if difference < 0.0 else "more"
     return (
-        f"No difference has been shown yet. So far the policy has lost {size} a decision {less}; "
-        f"all from {write_decimal(low, digits)} to {write_decimal(high, digits)} is still possible."
+        f"No difference has been shown yet. So far the policy has {participle} {size} a decision "
+        f"{less}; all from {write_decimal(low, digits)} to {write_decimal(high, digits)} is still "
+        "possible."
     )
+
+
+def judge_tone(report: dict[str, Any]) -> str:
+    """Return whether the policy is better, worse, or neither yet ("open")."""
+    low, high = report["low"], report["high"]
+    if low is None or low <= 0.0 <= high:
+        return "open"
+    return "better" if (low > 0.0) == (report["outcome"] == "reward") else "worse"
+
+
+REWARDS = {  # entries that change their sign, and their names in rewards
+    "loss": "reward",
+    "mean_loss": "mean_reward",
+    "expected_loss": "expected_reward",
+    "expected_losses": "expected_rewards",
+    **{name: name for name in ("by_arm", "products", "difference", "low", "high")},
+}
+
+
+def tell_rewards(data: Any, *, negate: bool = False) -> Any:
+    """Return what was told in losses in rewards, which are minus the losses.
+
+    Examples
+    --------
+    >>> tell_rewards({"arm": "tea", "mean_loss": -0.5, "low": -2.0, "high": 1.0})
+    {'arm': 'tea', 'mean_reward': 0.5, 'low': -1.0, 'high': 2.0}
+    """
+    if isinstance(data, dict):
+        told = {
+            REWARDS.get(name, name): tell_rewards(value, negate=negate or name in REWARDS)
+            for name, value in data.items()
+        }
+        if "low" in told:
+            told["low"], told["high"] = told["high"], told["low"]
+        return told
+    if isinstance(data, list):
+        return [tell_rewards(part, negate=negate) for part in data]
+    return 0.0 - data if negate and data is not None else data
 
 
 def describe_silence(since: float | None) -> str:

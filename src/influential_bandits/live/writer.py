@@ -295,10 +295,7 @@ class Writer(Closing):
         experiment.noted = 0
         if experiment.shared is not None:
             rarest = experiment.snapshot_bytes // BYTES_PER_EVENT
-            due = max(
-                self._limits.events_per_shared_snapshot,
-                experiment.snapshot_bytes // BYTES_PER_EVENT,
-            )
+            due = max(self._limits.events_per_shared_snapshot, rarest)
             if experiment.since_snapshot >= due:
                 experiment.snapshot_bytes = work.keep_shared_snapshot()
                 experiment.since_snapshot = 0
