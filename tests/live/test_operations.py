@@ -8,9 +8,11 @@ import pytest
 import requests
 from live.driver import Driver, make_settings
 from live.page_server import Server
+from typer.testing import CliRunner
 
 import influential_bandits as ib
 from benchmarks.live.processes import free_port
+from influential_bandits.cli import app
 from influential_bandits.errors import InvalidInput, ServiceError
 from influential_bandits.live import loading, replay
 from influential_bandits.live.keys import digest_key
@@ -327,6 +329,53 @@ def test_the_last_key_that_opens_everything_stays(server):
     assert ask(server, "DELETE", f"/v1/keys/{digest}").status_code == 409
     other = server.make_key("admin")
     assert ask(server, "DELETE", f"/v1/keys/{digest}", other).status_code == 200
+
+
+def test_a_key_ends_by_itself(server, monkeypatch):
+    made = server.call("POST", "/keys", {"label": "for a week", "days": 7.0})
+    assert ask(server, "GET", "/v1/experiments", made["key"]).status_code == 200
+    listed = {key["label"]: key["ends"] for key in server.call("GET", "/keys")["keys"]}
+    assert listed["for a week"] == made["ends"] == pytest.approx(time.time() + 7 * 86400, abs=60)
+    monkeypatch.setattr(server.service.keys, "_clock", lambda: made["ends"])
+    assert ask(server, "GET", "/v1/experiments", made["key"]).status_code == 401
+    assert ask(server, "POST", "/v1/keys", json={"label": "x", "days": 0}).status_code == 422
+
+
+def test_keys_are_managed_without_one(tmp_path):
+    def run(*arguments):
+        return CliRunner().invoke(app, ["keys", *arguments])
+
+    store, file = str(tmp_path / "shop.db"), tmp_path / "key"
+    with Driver(store, make_settings()):
+        assert "another service works on" in str(run("make", store, "boss").exception)
+    key = run("make", store, "boss").stdout.strip()
+    made = run("make", store, "till", "--role", "writer", "--experiment", "shop", "--days", "3",
+               "--key-file", str(file))  # fmt: skip
+    assert (made.exit_code, made.stdout) == (0, "")
+    assert file.stat().st_mode & 0o077 == 0
+    first, second = run("list", store).stdout.splitlines()
+    assert first == f"{digest_key(key)}  admin   ends never  of all  boss"
+    assert second.startswith(f"{digest_key(file.read_text().strip())}  writer  ends 2")
+    assert second.endswith("of shop  till")
+    assert "last admin key" in str(run("drop", store, digest_key(key)).exception)
+    assert run("drop", store, second.split()[0]).exit_code == 0
+    assert len(run("list", store).stdout.splitlines()) == 1
+    for wrong in (["--role", "king"], ["--experiment", "none"]):
+        assert isinstance(run("make", store, "x", *wrong).exception, InvalidInput)
+
+
+def test_a_first_key_may_be_chosen_beforehand(tmp_path, monkeypatch):
+    monkeypatch.setattr("uvicorn.run", lambda application, **_: application.close())
+    told, store = [], tmp_path / "shop.db"
+    monkeypatch.setenv("INFLUENTIAL_BANDITS_FIRST_KEY", "short")
+    with pytest.raises(InvalidInput, match="32 characters"):
+        ib.live.serve(store, port=free_port(), tell=told.append)
+    monkeypatch.setenv("INFLUENTIAL_BANDITS_FIRST_KEY", "k" * 40)
+    ib.live.serve(store, port=free_port(), tell=told.append)
+    with open_store(store) as opened:
+        (row,) = opened.keys()
+    assert row.digest == digest_key("k" * 40)
+    assert "k" * 40 not in "".join(told)
 
 
 def test_metrics_are_for_keys_of_everything_and_say_which_process_and_experiment(server):

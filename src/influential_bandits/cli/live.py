@@ -67,14 +67,17 @@ def run_made_up_shop(
     seed: Annotated[int, typer.Option(help="Of the users.")] = 0,
 ) -> None:
     """Serve a made-up shop: simulated users with a known interaction visit the running service."""
-    from influential_bandits.live.serving import serve
+    import threading
+
+    from influential_bandits.live.serving import serve_in_background
     from influential_bandits.live.shop import open_shop
 
     Path(store).parent.mkdir(parents=True, exist_ok=True)
 
-    def visit(key: str) -> None:
+    with serve_in_background(store, port=port) as (address, key):
+        typer.echo(f"Serving on {address}; stop with Ctrl-C. The key:\n\n    {key}\n")
         open_shop(
-            f"http://127.0.0.1:{port}",
+            address,
             key,
             users,
             arms,
@@ -85,8 +88,7 @@ def run_made_up_shop(
             half_life_hours,
             typer.echo,
         )
-
-    serve(store, port=port, tell=typer.echo, meanwhile=visit)
+        threading.Event().wait()
 
 
 @app.command(epilog="Example: influential-bandits backup shop.db shop-monday.db")
@@ -99,6 +101,69 @@ def backup(
 
     back_up(store, file)
     typer.echo(f"Copied {store} to {file}")
+
+
+keys = typer.Typer(no_args_is_help=True, help="List, make and drop keys of a store, without one.")
+app.add_typer(keys, name="keys")
+StoreOfKeys = Annotated[
+    str,
+    typer.Argument(envvar="INFLUENTIAL_BANDITS_STORE", help="An SQLite file, or postgresql://…"),
+]
+
+
+@keys.command(name="list", epilog="Example: influential-bandits keys list shop.db")
+def list_keys(store: StoreOfKeys) -> None:
+    """List digests, roles, labels and ends of keys; also while the store is served."""
+    from datetime import UTC, datetime
+
+    from influential_bandits.live.store.opening import open_to_read
+
+    with open_to_read(store) as opened:
+        names = {row.id: row.name for row in opened.experiments()}
+        for key in opened.keys():  # noqa: SIM118 - no dictionary
+            ends = "never" if key.ends is None else f"{datetime.fromtimestamp(key.ends, UTC):%F %T}"
+            where = "all" if key.experiment is None else names.get(key.experiment, "a deleted one")
+            typer.echo(f"{key.digest}  {key.role:6}  ends {ends}  of {where}  {key.label}")
+
+
+@keys.command(name="make", epilog="Example: influential-bandits keys make shop.db till")
+def make_key(
+    store: StoreOfKeys,
+    label: Annotated[str, typer.Argument(help="Whose it is.")],
+    role: Annotated[str, typer.Option(help="reader, writer or admin.")] = "admin",
+    experiment: Annotated[str, typer.Option(help="By default, all of them.")] = "",
+    days: Annotated[
+        float | None, typer.Option(min=0.0, help="Until it ends; by default never.")
+    ] = None,
+    key_file: Annotated[
+        Path | None, typer.Option(help="New file for it; by default it is printed.")
+    ] = None,
+) -> None:
+    """Make a key without having one, as when all are lost; an SQLite file must not be served."""
+    import time
+
+    from influential_bandits.live.serving import add_key, write_key
+    from influential_bandits.live.store.opening import open_store
+
+    with open_store(store) as opened:
+        key = add_key(opened, label, time.time(), role, experiment=experiment, days=days)
+    if key_file is None:
+        typer.echo(key)
+    else:
+        write_key(key_file, key)
+
+
+@keys.command(name="drop", epilog="Example: influential-bandits keys drop shop.db DIGEST")
+def drop_key(
+    store: StoreOfKeys,
+    digest: Annotated[str, typer.Argument(help="As keys list says it.")],
+) -> None:
+    """Drop a key, but not the last one of everything; an SQLite file must not be served."""
+    from influential_bandits.live.serving import drop_key
+    from influential_bandits.live.store.opening import open_store
+
+    with open_store(store) as opened:
+        drop_key(opened, digest)
 
 
 @app.command(epilog="Example: influential-bandits replay shop.db")

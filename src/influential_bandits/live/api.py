@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 import msgspec
 from starlette.requests import Request as HttpRequest
 
-from influential_bandits.live.keys import Role, Visitor
+from influential_bandits.live.keys import Key, Role
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.store.sql import ExperimentRow
 
@@ -35,7 +35,7 @@ class Asked:
 
     service: Service
     request: HttpRequest
-    visitor: Visitor
+    visitor: Key
     names: dict[str, str]  # in the path
 
     async def row(self) -> ExperimentRow:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -164,3 +164,4 @@ class NewKey(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     label: str
     role: Literal["reader", "writer", "admin"] = "writer"
     experiment: str | None = None
+    days: Annotated[float, msgspec.Meta(gt=0.0, le=36_600.0)] | None = None  # until it ends

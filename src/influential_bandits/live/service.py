@@ -17,7 +17,7 @@ from influential_bandits.live.api import Asked, Call, Router
 from influential_bandits.live.experiment import Experiment
 from influential_bandits.live.handlers import CALLS
 from influential_bandits.live.instances import describe_instance, find_instance, load_alone
-from influential_bandits.live.keys import NOBODY, KeyRing, Role, Visitor
+from influential_bandits.live.keys import NOBODY, Key, KeyRing, Role
 from influential_bandits.live.metrics import Metrics
 from influential_bandits.live.page.page import Page
 from influential_bandits.live.reading import describe_experiment
@@ -53,7 +53,7 @@ class Service:
         self.secret = secret or secrets.token_bytes(32)
         self.metrics = Metrics(writer)
         self._readers: list[Connection] = []
-        self.keys = KeyRing(lambda: self.read_soon(lambda store: store.keys()))
+        self.keys = KeyRing(lambda: self.read_soon(lambda store: store.keys()), writer.now)
         self._experiments: dict[str, ExperimentRow] = {}
         self._reports: dict[tuple[int, str], Report] = {}
         self._finding = asyncio.Lock()
@@ -126,7 +126,7 @@ class Service:
 
         return serve
 
-    async def _admit(self, request: HttpRequest, role: Role) -> Visitor:
+    async def _admit(self, request: HttpRequest, role: Role) -> Key:
         """Return who asks: by a key, or a look (GET) by the cookie of the page."""
         header = request.headers.get("authorization")
         visitor = None
@@ -196,7 +196,7 @@ class Service:
 
     # Experiments, as far as a visitor sees them.
 
-    async def find(self, name: str, visitor: Visitor) -> ExperimentRow:
+    async def find(self, name: str, visitor: Key) -> ExperimentRow:
         """Return an experiment; one that the visitor may not see is not there, and as slowly."""
         row = self._find_known(name, visitor)
         if row is None:
@@ -210,7 +210,7 @@ class Service:
             raise Refused(404, "unknown_experiment", f"there is no experiment {name!r:.80}")
         return row
 
-    def _find_known(self, name: str, visitor: Visitor) -> ExperimentRow | None:
+    def _find_known(self, name: str, visitor: Key) -> ExperimentRow | None:
         row = self._experiments.get(name)
         return row if row is not None and visitor.sees(row.id) else None
 

@@ -50,10 +50,10 @@ async def add_key(asked: Asked, body: NewKey) -> dict[str, Any]:
     if body.experiment is not None:
         number = (await service.find(body.experiment, asked.visitor)).id
     require_label("label", body.label)
-    key, row = make_key(body.label, body.role, number, service.writer.now())
+    key, row = make_key(body.label, body.role, number, service.writer.now(), body.days)
     await service.ask("", lambda work, at: work.add_key(row))
     await service.keys.renew()
-    return {"key": key, "digest": row.digest, "role": row.role}
+    return {"key": key, "digest": row.digest, "role": row.role, "ends": row.ends}
 
 
 @call("GET", "/v1/keys", "admin")
@@ -64,13 +64,7 @@ async def list_keys(asked: Asked) -> dict[str, Any]:
     keys = await asked.service.read_aside(lambda store: store.keys())
     return {
         "keys": [
-            {
-                "digest": row.digest,
-                "label": row.label,
-                "role": row.role,
-                "experiment": None if row.experiment is None else names.get(row.experiment),
-                "since": row.since,
-            }
+            {**row._asdict(), "experiment": names.get(row.experiment or 0)}
             for row in keys
             if asked.visitor.experiment in (None, row.experiment)
         ]

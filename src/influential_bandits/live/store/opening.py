@@ -30,10 +30,7 @@ def open_to_read(address: str | Path) -> Connection:
     text = str(address)
     if is_shared(text):
         return PostgresConnection(text, read_only=True)
-    _require_path(text)
-    if not Path(text).is_file():
-        raise MissingFile(f"there is no store {text}")
-    return SqliteConnection(Path(text), read_only=True)
+    return SqliteConnection(_require_file(text), read_only=True)
 
 
 def back_up(address: str | Path, target: Path) -> None:
@@ -41,10 +38,14 @@ def back_up(address: str | Path, target: Path) -> None:
     text = str(address)
     if is_shared(text):
         raise InvalidInput("PostgreSQL has programs of its own for this: pg_dump and pg_restore")
+    copy_store(_require_file(text), target)
+
+
+def _require_file(text: str) -> Path:
     _require_path(text)
     if not Path(text).is_file():
         raise MissingFile(f"there is no store {text}")
-    copy_store(Path(text), target)
+    return Path(text)
 
 
 def _require_path(text: str) -> None:

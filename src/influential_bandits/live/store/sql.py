@@ -7,12 +7,14 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
+from importlib.resources.abc import Traversable
 from itertools import chain
 from typing import Any, NamedTuple
 
 from influential_bandits.bases import Closing
 from influential_bandits.errors import InfluentialBanditsError
 from influential_bandits.live.events import Decision, Event
+from influential_bandits.live.keys import Key
 
 MOST_AT_ONCE = 500  # values in one question
 CHUNK = 10_000  # rows fetched at a time
@@ -55,16 +57,6 @@ class Snapshot(NamedTuple):
     number: int  # of the latest event that is in it
     fingerprint: str
     state: bytes
-
-
-class KeyRow(NamedTuple):
-    """A key in the store; the key itself is not."""
-
-    digest: str
-    label: str
-    role: str
-    experiment: int | None
-    since: float
 
 
 @dataclass
@@ -196,9 +188,9 @@ class Connection(Closing):
         )
         return self.stream(sql, (experiment, fingerprint))
 
-    def keys(self) -> list[KeyRow]:
+    def keys(self) -> list[Key]:
         """Return all keys."""
-        return [KeyRow(*row) for row in self.run("SELECT * FROM keys ORDER BY since, digest")]
+        return [Key(*row) for row in self.run("SELECT * FROM keys ORDER BY since, digest")]
 
     def in_parts(
         self, table: str, column: str, experiment: int, values: Iterable[Any]
@@ -291,9 +283,9 @@ class Store(Connection):
                 self.run(sql, list(chain.from_iterable(rows[start : start + size])))
                 start += size
 
-    def add_key(self, key: KeyRow) -> None:
+    def add_key(self, key: Key) -> None:
         """Keep a key."""
-        self.run("INSERT INTO keys VALUES (?, ?, ?, ?, ?)", key)
+        self.run("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?)", key)
 
     def drop_key(self, digest: str) -> None:
         """Forget a key."""
@@ -328,7 +320,7 @@ class Store(Connection):
         steps = {
             int(file.name.split("_")[0]): file
             for file in resources.files(__package__).joinpath("migrations").iterdir()
-            if file.name.endswith(".sql")
+            if is_step(file)
         }
         if done - set(steps):
             raise StoreError(
@@ -338,6 +330,11 @@ class Store(Connection):
             for statement in _statements(steps[number].read_text("utf-8")):
                 self.run(statement)
             self.run("INSERT INTO migrations VALUES (?, ?)", (number, steps[number].name))
+
+
+def is_step(file: Traversable) -> bool:
+    """Tell whether a file is a step of the migration of a store."""
+    return file.name.endswith(".sql")
 
 
 def _read_snapshot(row: tuple[Any, ...]) -> Snapshot:

@@ -6,9 +6,10 @@ import msgspec
 
 from influential_bandits.live.events import CREATED
 from influential_bandits.live.experiment import Experiment
+from influential_bandits.live.keys import Key
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.settings import Settings, require_label
-from influential_bandits.live.store.sql import Changes, KeyRow, Store
+from influential_bandits.live.store.sql import Changes, Store
 from influential_bandits.live.transactions.transaction import Transaction
 
 
@@ -42,17 +43,13 @@ class StoreTransaction:
                 return msgspec.convert(event.read(), Settings)
         return None
 
-    def add_key(self, key: KeyRow) -> None:
+    def add_key(self, key: Key) -> None:
         """Keep a key."""
         self._store.add_key(key)
 
     def drop_key(self, digest: str) -> None:
         """Forget a key, but not the last one that opens everything: nobody could make another."""
-        rulers = [
-            key.digest
-            for key in self._store.keys()  # noqa: SIM118 - of a store, not of a dictionary
-            if key.role == "admin" and key.experiment is None
-        ]
+        rulers = [key.digest for key in self._store.keys() if key.rules]  # noqa: SIM118 - no dictionary
         if rulers == [digest]:
             raise Refused(
                 409, "last_key", "this is the last admin key of all experiments; make another first"
@@ -61,6 +58,6 @@ class StoreTransaction:
 
     def write_nothing(self) -> None:
         """Write something and take it back, to see whether the store can be written."""
-        probe = KeyRow("probe", "", "reader", None, 0.0)
+        probe = Key("probe", "", "reader", None, 0.0)
         self._store.add_key(probe)
         self._store.drop_key(probe.digest)
