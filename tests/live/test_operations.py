@@ -1,13 +1,16 @@
 """What operators meet: clocks that jump, stores that hang, feedback that stops, keys, exports."""
 
+import json
 import os
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 import requests
 from live.driver import Driver, make_settings
-from live.page_server import Server
+from live.page_server import Server, Visitor
 from typer.testing import CliRunner
 
 import influential_bandits as ib
@@ -378,22 +381,106 @@ def test_a_first_key_may_be_chosen_beforehand(tmp_path, monkeypatch):
     assert "k" * 40 not in "".join(told)
 
 
-def test_metrics_are_for_keys_of_everything_and_say_which_process_and_experiment(server):
+def read_metrics(text):
+    return dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+
+
+def test_metrics_are_for_keys_of_everything_and_say_which_experiment(server):
     assert ask(server, "GET", "/metrics", server.make_key("reader", "shop")).status_code == 403
     server.create("silent")
     server.play("shop", ["ann"])
     for _ in range(3):
         body = {"instance": "ann"}
         assert ask(server, "POST", "/v1/experiments/silent/decisions", json=body).ok
-    text = ask(server, "GET", "/metrics", server.make_key("reader")).text
-    lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-    shop, silent = (
-        f'{{experiment="{name}",process="{os.getpid()}"}}' for name in ("shop", "silent")
-    )
-    assert float(lines[f"influential_bandits_decisions_total{silent}"]) == 3.0
-    assert float(lines[f"influential_bandits_feedback_total{shop}"]) == 1.0
-    assert abs(float(lines[f"influential_bandits_latest_feedback{shop}"]) - time.time()) < 60.0
-    assert f"influential_bandits_feedback_total{silent}" not in lines  # nothing came
+    lines = read_metrics(ask(server, "GET", "/metrics", server.make_key("reader")).text)
+    shop, silent = (f'{{experiment="{name}"}}' for name in ("shop", "silent"))
+    known = {name.removeprefix("influential_bandits_"): float(n) for name, n in lines.items()}
+    assert known[f"decisions_total{silent}"] == 3.0
+    assert known[f"feedback_total{shop}"] == known[f"observed_seconds_count{shop}"] == 1.0
+    assert abs(known[f"latest_feedback{shop}"] - time.time()) < 60.0
+    assert f"feedback_total{silent}" not in known  # nothing came
+    assert known["commit_seconds_count"] == known["batches"] > 3.0
+    assert known['request_seconds_count{call="decide"}'] == 3.0
+    assert known['request_seconds_bucket{call="decide",le="+Inf"}'] == 3.0
+
+
+def test_metrics_of_all_workers_are_summed(postgres, tmp_path):
+    address, port, key = postgres.new_database(), free_port(), "k" * 40
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("INFLUENTIAL_BANDITS")}
+    environment = inherited | {
+        "INFLUENTIAL_BANDITS_STORE": address,
+        "INFLUENTIAL_BANDITS_PORT": str(port),
+        "INFLUENTIAL_BANDITS_FIRST_KEY": key,
+        "INFLUENTIAL_BANDITS_LOG_FORMAT": "json",
+    }
+    config = tmp_path / "service.toml"
+    config.write_text("workers = 2\nport = 1\naccess_log = true\n")  # the environment comes first
+    command = [sys.executable, "-m", "influential_bandits.cli", "serve", "--config", str(config)]
+    headers = {"Authorization": f"Bearer {key}", "X-Request-ID": "mine"}
+    with (
+        (tmp_path / "log").open("wb") as log,
+        subprocess.Popen(command, env=environment, stdout=log, stderr=log) as service,
+    ):
+        try:
+            base, body = f"http://127.0.0.1:{port}", {"instance": "ann"}
+            deadline = time.monotonic() + 60.0
+            while True:
+                try:
+                    settings = {"arms": ["tea", "coffee"], "policy": "LCB"}
+                    made = {"name": "shop", "settings": settings}
+                    assert requests.post(f"{base}/v1/experiments", json=made, headers=headers).ok
+                    break
+                except requests.ConnectionError:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.2)
+            for _ in range(40):  # each over a connection of its own
+                path = f"{base}/v1/experiments/shop/decisions"
+                assert requests.post(path, json=body, headers=headers).ok
+            for _ in range(8):
+                lines = read_metrics(requests.get(f"{base}/metrics", headers=headers).text)
+                assert lines['influential_bandits_decisions_total{experiment="shop"}'] == "40.0"
+        finally:
+            service.terminate()
+    entries = [line for line in (tmp_path / "log").read_text().splitlines() if line[0] == "{"]
+    decided = [json.loads(line) for line in entries if '"path":"/v1/experiments/shop/dec' in line]
+    assert len(decided) == 40
+    assert len({entry["process"] for entry in decided}) == 2
+    assert {entry["id"] for entry in decided} == {"mine"}
+    assert {entry["key"]["label"] for entry in decided} == {"first key"}
+
+
+def test_the_log_says_who_did_what_and_who_was_turned_away(server, caplog):
+    caplog.set_level("INFO", "influential_bandits.live.audit")
+    answer = ask(server, "PATCH", "/v1/experiments/shop", json={"settings": {"mode": "paused"}})
+    ask(server, "POST", "/v1/experiments/shop/decisions", json={"instance": "ann"})
+    ask(server, "GET", "/v1/experiments", key="ib_wrong")
+    Visitor(server.address).log_in("ib_wrong")
+    server.visit()
+    deadline = time.monotonic() + 5.0  # what is logged comes after the answer
+    while len(caplog.records) < 4:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    facts = [record.facts for record in caplog.records]
+    told = [(one["method"], one["path"], one["status"]) for one in facts]
+    assert told == [
+        ("PATCH", "/v1/experiments/shop", 200),
+        ("GET", "/v1/experiments", 401),
+        ("POST", "/login", 401),
+        ("POST", "/login", 303),
+    ]
+    labels = [one["key"] and one["key"]["label"] for one in facts]
+    assert labels == ["first key", None, None, "first key"]
+    assert answer.headers["x-request-id"] == facts[0]["id"]
+    assert "ib_wrong" not in str(facts)
+    assert server.key not in str(facts)
+
+
+def test_a_config_with_a_slip_is_refused(tmp_path):
+    config = tmp_path / "service.toml"
+    for text, message in (("prot = 80", "unknown entry 'prot'"), ("port =", "no TOML file")):
+        config.write_text(text)
+        result = CliRunner().invoke(app, ["serve", "--config", str(config)])
+        assert message in str(result.exception)
 
 
 def test_settings_are_changed_in_the_form_in_which_they_were_given(server):

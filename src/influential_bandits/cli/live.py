@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from influential_bandits.errors import InvalidInput
 
 app = typer.Typer()
 
@@ -18,7 +21,27 @@ Store = Annotated[
 ]
 
 
-@app.command(epilog="Example: influential-bandits serve --store shop.db --port 8000")
+def _read_config(context: typer.Context, file: Path | None) -> Path | None:
+    """Take defaults from a TOML file: an entry is named as its option, with underscores."""
+    if file is not None:
+        from influential_bandits.files import read_regular
+
+        try:
+            entries = tomllib.loads(read_regular(file).decode())
+        except ValueError as error:
+            raise InvalidInput(f"{file} is no TOML file: {error}") from None
+        options = {str(option.name) for option in context.command.params} - {"config"}
+        if unknown := sorted(set(entries) - options):
+            known = ", ".join(sorted(options))
+            raise InvalidInput(f"{file} has an unknown entry {unknown[0]!r}; there are {known}")
+        context.default_map = entries
+    return file
+
+
+@app.command(
+    epilog="Example: influential-bandits serve --store shop.db --port 8000",
+    context_settings={"auto_envvar_prefix": "INFLUENTIAL_BANDITS"},
+)
 def serve(
     store: Store = "influential-bandits.db",
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -33,6 +56,16 @@ def serve(
     key_file: Annotated[
         Path | None, typer.Option(help="New file for the first key; by default it is printed.")
     ] = None,
+    log_format: Annotated[str, typer.Option(help="text, or json: an object a line.")] = "text",
+    access_log: Annotated[bool, typer.Option(help="Log every request.")] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            callback=_read_config,
+            is_eager=True,
+            help="TOML file of these options, as in port = 80.",
+        ),
+    ] = None,
 ) -> None:
     """Decide live, over HTTP: every decision is on disk before it is answered."""
     from influential_bandits.live.serving import serve
@@ -45,6 +78,8 @@ def serve(
         keep_alive=keep_alive,
         root_path=root_path,
         key_file=key_file,
+        log_format=log_format,
+        access_log=access_log,
         tell=typer.echo,
     )
 

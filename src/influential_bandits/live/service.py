@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import secrets
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -18,6 +20,7 @@ from influential_bandits.live.experiment import Experiment
 from influential_bandits.live.handlers import CALLS
 from influential_bandits.live.instances import describe_instance, find_instance, load_alone
 from influential_bandits.live.keys import NOBODY, Key, KeyRing, Role
+from influential_bandits.live.logs import access, audit, log
 from influential_bandits.live.metrics import Metrics
 from influential_bandits.live.page.page import Page
 from influential_bandits.live.reading import describe_experiment
@@ -27,8 +30,6 @@ from influential_bandits.live.store.sql import Connection, ExperimentRow, StoreE
 from influential_bandits.live.words import tell_rewards
 from influential_bandits.live.writer import Job, Writer
 from influential_bandits.policies.fleet.estimate import SharedEstimate
-
-log = logging.getLogger("influential_bandits.live")
 
 SECONDS_TO_READ = 10.0  # for an answer of the store that a request waits for
 SECONDS_TO_WRITE = 10.0  # until what a request asks for is on disk
@@ -61,7 +62,7 @@ class Service:
         self._delivered: list[tuple[asyncio.Future[Any], Any]] = []  # answers, and who waits
         self.after_compiling: Callable[[], None] = lambda: None
         self._loop: asyncio.AbstractEventLoop | None = None
-        writer.after_batch = self._deliver_all
+        writer.after_batch, writer.note = self._deliver_all, self.metrics.note
         self.page = Page(self, root)
         self._router = Router(
             [
@@ -77,12 +78,20 @@ class Service:
         if scope["type"] != "http":
             await self._live(receive, send)
             return
-        request = HttpRequest(scope, receive)
+        request, start = HttpRequest(scope, receive), time.perf_counter()
         try:
             response = await self._respond(request)
         except ClientDisconnect:  # nobody is left to be answered
             return
+        seconds = time.perf_counter() - start
+        self.metrics.requests.labels(scope.get("call", "page")).observe(seconds)
+        response.raw_headers.append((b"x-request-id", _request_id(request).encode()))
         await response(scope, receive, send)
+        is_audited = response.status_code in (401, 403) or scope.get("is_audited", False)
+        if is_audited or access.isEnabledFor(logging.INFO):
+            (audit if is_audited else access).info(
+                "request", extra={"facts": _describe(request, response.status_code, seconds)}
+            )
 
     async def _live(self, receive: Any, send: Any) -> None:
         """Tell the server that we are ready; stop the writer when the server ends."""
@@ -108,8 +117,8 @@ class Service:
             raise
         except FORESEEN as error:
             refused = as_refusal(error)
-        except Exception:
-            log.exception("a request failed")
+        except Exception:  # noqa: BLE001 - it is in the log
+            log.exception("a request failed", extra={"facts": _describe(request, 500, 0.0)})
             self.metrics.errors.inc()
             refused = Refused(500, "internal", "the service failed; see its log")
         if "text/html" in request.headers.get("accept", ""):
@@ -118,6 +127,8 @@ class Service:
 
     def _endpoint(self, call: Call) -> Callable[[HttpRequest], Awaitable[Any]]:
         async def serve(request: HttpRequest) -> Any:
+            request.scope["call"], is_change = call.name, call.method != "GET"
+            request.scope["is_audited"] = call.role == "admin" and is_change
             # The key before the body.
             visitor = NOBODY if call.role is None else await self._admit(request, call.role)
             data = b"" if call.method == "GET" else await request.body()
@@ -141,6 +152,7 @@ class Service:
             )
         if not visitor.may(role):
             raise Refused(403, "not_allowed", f"this takes a key of the role {role}")
+        request.scope["visitor"] = visitor
         return visitor
 
     # The writer, and the store.
@@ -161,6 +173,7 @@ class Service:
     def _deliver_all(self) -> None:
         """Hand the answers of a batch over to the loop; called by the writer's thread."""
         delivered, self._delivered = self._delivered, []
+        self.metrics.note_batch()
         if delivered and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_deliver, delivered)
 
@@ -269,6 +282,30 @@ class Service:
         if described["settings"]["outcome"] == "reward":
             answer = tell_rewards(answer)
         return answer
+
+
+def _request_id(request: HttpRequest) -> str:
+    """Return by what a request is known in logs: as the client says, or a name of ours."""
+    if "request_id" not in request.scope:
+        stated = request.headers.get("x-request-id", "")
+        is_plain = re.fullmatch(r"[\w.:-]{1,80}", stated, re.ASCII)
+        request.scope["request_id"] = stated if is_plain else secrets.token_hex(8)
+    name: str = request.scope["request_id"]
+    return name
+
+
+def _describe(request: HttpRequest, status: int, seconds: float) -> dict[str, Any]:
+    """Return what the log says of a request: nothing of its body, and of its key the label."""
+    key: Key | None = request.scope.get("visitor")
+    return {
+        "id": _request_id(request),
+        "method": request.method,
+        "path": request.scope["path"],
+        "status": status,
+        "seconds": round(seconds, 6),
+        "from": request.client.host if request.client else None,
+        "key": key and {"label": key.label, "role": key.role, "digest": key.digest[:12]},
+    }
 
 
 def _give_up(future: asyncio.Future[Any]) -> None:

@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from influential_bandits.checks import abbreviate
 from influential_bandits.errors import InvalidInput
 from influential_bandits.files import write_text
 from influential_bandits.live.keys import ROLES, digest_key, make_key
+from influential_bandits.live.logs import set_up
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.settings import require_label
 from influential_bandits.live.store.opening import is_shared, open_store
@@ -29,8 +31,11 @@ __all__ = ["serve", "serve_in_background"]
 
 SAFE_SQLITE = (3, 51, 3)
 STORE_VARIABLE = "INFLUENTIAL_BANDITS_STORE"
+LOG_VARIABLE = "INFLUENTIAL_BANDITS_LOG_FORMAT"
+ACCESS_VARIABLE = "INFLUENTIAL_BANDITS_ACCESS_LOG"
 ROOT_VARIABLE = "INFLUENTIAL_BANDITS_ROOT_PATH"
 KEY_VARIABLE = "INFLUENTIAL_BANDITS_FIRST_KEY"  # chosen beforehand, as by a container
+FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client looks when it is imported
 FEWEST_CHARACTERS = 32  # of such a key
 SECRET_VARIABLE = "INFLUENTIAL_BANDITS_SECRET"  # signs the cookies of the page
 PACKAGES = ("starlette", "uvicorn", "httptools", "msgspec", "prometheus_client")
@@ -135,6 +140,7 @@ def spare_collections() -> None:
 
 def application_from_environment() -> Any:
     """Return the application for the store that the environment names: so workers find theirs."""
+    set_up(os.environ[LOG_VARIABLE], every_request=os.environ[ACCESS_VARIABLE] == "1")
     return make_application(os.environ[STORE_VARIABLE])
 
 
@@ -147,6 +153,8 @@ def serve(
     keep_alive: int = 75,
     root_path: str = "",
     key_file: str | Path | None = None,
+    log_format: str = "text",
+    access_log: bool = False,
     tell: Callable[[str], None] = print,
     **limits: Any,
 ) -> None:
@@ -163,6 +171,10 @@ def serve(
         The path under which a proxy serves it, such as ``"/bandits"``, and takes off.
     key_file : path, optional
         Where the first key is written, for its owner alone; by default it is told.
+    log_format : {"text", "json"}
+        Of the log, on standard error: failures, what admins do, and who is turned away.
+    access_log : bool
+        Whether every request is in the log.
     tell : callable
         Given the lines to print.
     limits
@@ -182,6 +194,7 @@ def serve(
         )
     if root_path and (not root_path.startswith("/") or root_path.endswith("/")):
         raise InvalidInput(f"root_path must be like /bandits, got {abbreviate(root_path)}")
+    set_up(log_format, every_request=access_log)
     _require_free_port(host, port)  # before a store is made, and its key shown
     import uvicorn
 
@@ -199,22 +212,24 @@ def serve(
             "(versions before 3.51.3 can damage a file that two write to)."
         )
     os.environ[STORE_VARIABLE], os.environ[ROOT_VARIABLE] = address, root_path
+    os.environ[LOG_VARIABLE], os.environ[ACCESS_VARIABLE] = log_format, str(int(access_log))
     if not os.environ.get(SECRET_VARIABLE):
         os.environ[SECRET_VARIABLE] = token_hex(32)  # one for all workers
     tell(f"Serving on http://{host}:{port}; stop with Ctrl-C.")
-    uvicorn.run(
-        f"{__name__}:application_from_environment"
-        if workers > 1
-        else make_application(address, **limits),
-        factory=workers > 1,
-        host=host,
-        port=port,
-        workers=workers if workers > 1 else None,
-        access_log=False,
-        timeout_keep_alive=keep_alive,
-        timeout_graceful_shutdown=30,
-        **protocol_options(),
-    )
+    options = protocol_options() | {
+        "host": host,
+        "port": port,
+        "access_log": False,
+        "timeout_keep_alive": keep_alive,
+        "timeout_graceful_shutdown": 30,
+    }
+    if workers == 1:
+        uvicorn.run(make_application(address, **limits), **options)
+        return
+    with TemporaryDirectory() as folder:  # in which the workers count together
+        os.environ[FOLDER_VARIABLE] = folder
+        factory = f"{__name__}:application_from_environment"
+        uvicorn.run(factory, factory=True, workers=workers, **options)
 
 
 def protocol_options() -> dict[str, Any]:

@@ -90,6 +90,8 @@ class Writer(Closing):
         self._latest = 0  # requests in the latest batch
         self._numbers: dict[str, int] = {}  # of experiments, which are never deleted
         self.after_batch: Callable[[], None] = lambda: None  # when all of a batch have their reply
+        # Told what was done: a kind of event or a step, the experiment, and seconds.
+        self.note: Callable[[str, str, float], None] = lambda name, experiment, seconds: None
         self.batches = 0
         self.failures = 0
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
@@ -210,7 +212,7 @@ class Writer(Closing):
     def _commit(self, jobs: Sequence[Job]) -> list[Any]:
         """Work on a batch in one transaction; return the answers."""
         names = dict.fromkeys(job.experiment for job in jobs)
-        changes = Changes()
+        changes, start = Changes(), time.perf_counter()
         try:
             self.store.begin()
             works = self._open(names, changes)
@@ -235,6 +237,9 @@ class Writer(Closing):
             self._roll_back()
             raise
         self.batches += 1
+        self.note("commit", "", time.perf_counter() - start)
+        for noted in changes.noted:
+            self.note(*noted)
         self.store.tidy()
         return answers
 
@@ -281,6 +286,7 @@ class Writer(Closing):
 
     def _keep_snapshots(self, experiment: Experiment, work: Transaction) -> None:
         """Write the states that are due, and let go of those not used for longest."""
+        start, before = time.perf_counter(), work.count_snapshots()
         for member in experiment.touched.values():
             if member.since_snapshot >= self._count_due(member.snapshot_bytes):
                 work.keep_snapshot(member)
@@ -299,6 +305,8 @@ class Writer(Closing):
             if experiment.since_snapshot >= due:
                 experiment.snapshot_bytes = work.keep_shared_snapshot()
                 experiment.since_snapshot = 0
+        if work.count_snapshots() > before:
+            self.note("snapshot", experiment.name, time.perf_counter() - start)
         self._evict(experiment)
 
     def _count_due(self, snapshot_bytes: int) -> int:

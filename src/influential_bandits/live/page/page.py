@@ -218,9 +218,12 @@ class Page:
 
     async def log_in(self, request: HttpRequest) -> Response:
         """Take a key, and give the browser a cookie."""
+        request.scope["is_audited"] = True
         login.require_own_form(request)
         form = await login.read_form(request)
-        visitor = await self.service.keys.find(form.get("key", "").strip())
+        visitor = request.scope["visitor"] = await self.service.keys.find(
+            form.get("key", "").strip()
+        )
         target = _own_path(form.get("next", "/"))
         if visitor is None:
             error = "There is no such key. A key begins with ib_; it was shown once when made."

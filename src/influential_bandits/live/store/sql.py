@@ -70,6 +70,7 @@ class Changes:
     snapshots: dict[tuple[int, int], Snapshot] = field(default_factory=dict)
     counts: dict[int, tuple[int, int]] = field(default_factory=dict)  # of events and instances
     written: dict[tuple[int, str], Decision] = field(default_factory=dict)  # in this transaction
+    noted: list[tuple[str, str, float]] = field(default_factory=list)  # kind, experiment, its age
 
     def keep(self, decision: Decision) -> None:
         """Write a decision that is new, or has moved."""

@@ -89,6 +89,7 @@ class DecisionRequests(TransactionBase):
             deadline=self._deadline(at),
         )
         self._changes.decisions[experiment.number, name] = decision
+        self._changes.noted.append((DECIDED, experiment.name, 0.0))
         return self._answer(decision)
 
     def _find_repeat(self, kind: str, name: str | None, digest: str) -> Decision | None:
@@ -236,6 +237,7 @@ class DecisionRequests(TransactionBase):
         )
         self._keep(self._experiment.note(member, event))
         self._changes.keep(decision._replace(status=kind, loss=loss, deadline=None))
+        self._changes.noted.append((kind, self._experiment.name, at - decision.at))
 
     def expose(self, request: Expose, at: float) -> Exposures:
         """Follow arms that an instance has met elsewhere."""

@@ -159,6 +159,10 @@ class Transaction(DecisionRequests):
 
     # Snapshots.
 
+    def count_snapshots(self) -> int:
+        """Return how many snapshots this batch writes so far."""
+        return len(self._changes.snapshots)
+
     def keep_snapshot(self, member: Member) -> None:
         """Write the state of an instance that has a policy of its own."""
         packed = self._experiment.pack(member)
