@@ -321,6 +321,105 @@ def test_what_one_service_creates_another_one_serves(postgres):
             ib.live.Client(*second, "second shop").feed_back("other", loss=0.5)
 
 
+# What is over.
+
+
+def test_a_closed_experiment_takes_nothing_and_is_deleted_for_good(address):
+    with Driver(address, make_settings()) as shop:
+        shop.store(lambda work, at: work.create_experiment("other", make_settings(), at))
+        shop.decide("ann", decision_id="one")
+        shop.decide("ann", decision_id="later", activate="later")
+
+        def delete(name):
+            return shop.store(lambda work, at: work.delete_experiment(name, at))
+
+        with pytest.raises(Refused, match="close experiment 'shop' first"):
+            delete("shop")
+        assert shop.change(mode="closed")["settings"]["mode"] == "closed"
+        for refused in (
+            lambda: shop.decide("bob"),
+            lambda: shop.feed_back("one", 0.5),
+            lambda: shop.show("later"),
+            lambda: shop.expose("ann", "tea"),
+        ):
+            with pytest.raises(Refused, match="is closed"):
+                refused()
+        assert shop.audit().differences == 0
+        shop.change(mode="live")  # it may be opened again
+        shop.feed_back("one", 0.5)
+        shop.change(mode="closed")
+        delete("shop")
+        with pytest.raises(Refused, match="there is no experiment 'shop'"):
+            shop.decide("ann")
+        counts = {
+            table: shop.read(lambda s, t=table: s.run(f"SELECT * FROM {t} WHERE experiment = 1"))
+            for table in ("instances", "decisions", "snapshots", "events")
+        }
+        (rest,) = counts.pop("events")
+        assert not any(counts.values())
+        assert rest[3] == "deleted"
+        assert [row.name for row in shop.read(lambda store: store.experiments())] == ["other"]
+        shop.store(lambda work, at: work.create_experiment("shop", make_settings(), at))
+        assert shop.decide("ann", decision_id="one")["number"] == 2
+        assert [row.id for row in shop.read(lambda store: store.experiments())] == [2, 3]
+        shop.restart()
+        assert shop.decide("ann", decision_id="two")["number"] == 3
+
+
+def test_another_service_notices_that_an_experiment_was_deleted_and_made_anew(postgres):
+    with Driver(postgres.new_database(), make_settings()) as one, Driver(one.address) as two:
+        for shop in (one, two):
+            shop.decide("ann")
+        one.change(mode="closed")
+        one.store(lambda work, at: work.delete_experiment("shop", at))
+        with pytest.raises(Refused, match="no experiment"):
+            two.decide("ann")
+        one.store(lambda work, at: work.create_experiment("shop", make_settings(), at))
+        assert [shop.decide("ann")["number"] for shop in (one, two)] == [2, 3]
+
+
+def test_a_deletion_is_confirmed_by_the_name(server):
+    server.create("a past one")
+    client = ib.live.Client(server.address, server.key, "a past one")
+    own = server.make_key("admin", "a past one")
+    client.change(mode="closed")
+    for wrong in ("", "past"):
+        with pytest.raises(ServiceError, match="confirm it"):
+            client.delete(confirm=wrong)
+    assert "closed" in server.visit().get("/").text
+    client.delete(confirm="a past one")
+    assert ask(server, "GET", "/v1/experiments/a%20past%20one").status_code == 404
+    assert ask(server, "GET", "/v1/experiments", own).status_code == 401
+    server.create("a past one")
+    assert client.report()["totals"]["decisions"] == 0
+
+
+def test_lists_come_in_pages(server):
+    for n in range(3):
+        server.create(f"shop {n}")
+    server.play("shop", [f"user {n}" for n in range(5)])
+
+    def read(path, name):
+        entries, after = [], 0
+        while after is not None:
+            page = server.call("GET", f"{path}?after={after}&limit=2")
+            assert len(page[name]) <= 2
+            entries, after = entries + page[name], page["next"]
+        return entries
+
+    names = [entry["name"] for entry in read("/experiments", "experiments")]
+    assert names == ["shop", "shop 0", "shop 1", "shop 2"]
+    labels = [entry["instance"] for entry in read("/experiments/shop/instances", "instances")]
+    assert labels == [f"user {n}" for n in range(5)]
+    server.make_key(), server.make_key()
+    assert len(read("/keys", "keys")) == 3
+    server.play("shop", ["user 1"] * 4)
+    met = server.call("GET", "/experiments/shop/instances/user%201")["met"]
+    earlier = server.call("GET", f"/experiments/shop/instances/user%201?before={met[2]['number']}")
+    assert (len(met), earlier["met"]) == (5, met[:2])
+    assert ask(server, "GET", "/v1/keys?after=x").status_code == 422
+
+
 # Keys and names.
 
 

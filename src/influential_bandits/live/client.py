@@ -181,6 +181,10 @@ class Client(Closing):
         """Change settings while it runs."""
         return self._call("PATCH", self._path(), {"settings": settings})
 
+    def delete(self, *, confirm: str) -> None:
+        """Delete a closed experiment (``change(mode="closed")``) for good; confirm its name."""
+        self._call("DELETE", f"{self._path()}?confirm={quote(confirm, safe='')}")
+
     def describe(self) -> dict[str, Any]:
         """Return settings, arms and models."""
         return self._call("GET", self._path())

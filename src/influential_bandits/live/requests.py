@@ -107,7 +107,7 @@ class ChangeSettings(Request, frozen=True, kw_only=True, forbid_unknown_fields=T
     missing_loss: float | msgspec.UnsetType | None = msgspec.UNSET
     best_rating: float | msgspec.UnsetType | None = msgspec.UNSET
     outcome: Literal["loss", "reward"] | msgspec.UnsetType = msgspec.UNSET
-    mode: Literal["live", "shadow", "paused"] | msgspec.UnsetType = msgspec.UNSET
+    mode: Literal["live", "shadow", "paused", "closed"] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ChangeExperiment(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -19,7 +19,7 @@ from influential_bandits.live.api import Asked, Call, Router
 from influential_bandits.live.experiment import Experiment
 from influential_bandits.live.handlers import CALLS
 from influential_bandits.live.instances import describe_instance, find_instance, load_alone
-from influential_bandits.live.keys import NOBODY, Key, KeyRing, Role
+from influential_bandits.live.keys import NOBODY, SECONDS_FRESH, Key, KeyRing, Role
 from influential_bandits.live.logs import access, audit, log
 from influential_bandits.live.metrics import Metrics
 from influential_bandits.live.page.page import Page
@@ -56,6 +56,7 @@ class Service:
         self._readers: list[Connection] = []
         self.keys = KeyRing(lambda: self.read_soon(lambda store: store.keys()), writer.now)
         self._experiments: dict[str, ExperimentRow] = {}
+        self._known_until = 0.0  # another service may delete one, and make it anew
         self._reports: dict[tuple[int, str], Report] = {}
         self._finding = asyncio.Lock()
         self._few = asyncio.Semaphore(MOST_LONG_QUESTIONS)
@@ -218,14 +219,21 @@ class Service:
                 if row is None:
                     rows = await self.read_soon(lambda store: store.experiments())
                     self._experiments = {row.name: row for row in rows}
+                    self._known_until = time.monotonic() + SECONDS_FRESH
                     row = self._find_known(name, visitor)
         if row is None:
             raise Refused(404, "unknown_experiment", f"there is no experiment {name!r:.80}")
         return row
 
     def _find_known(self, name: str, visitor: Key) -> ExperimentRow | None:
+        if time.monotonic() >= self._known_until:
+            return None
         row = self._experiments.get(name)
         return row if row is not None and visitor.sees(row.id) else None
+
+    def forget(self, name: str) -> None:
+        """Know an experiment no more."""
+        self._experiments.pop(name, None)
 
     async def describe(self, row: ExperimentRow) -> dict[str, Any]:
         """Return settings, arms and models; without the writer."""

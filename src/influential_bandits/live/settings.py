@@ -54,8 +54,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     half_life_hours : float, optional
         Hours after which half of what an arm does to the losses is gone, by the clock. It is told
         to policies that have a half-life, as Foresight, unless they say one themselves.
-    mode : "live", "shadow" or "paused"
-        In shadow mode the caller's own choice is served, and ours is noted beside it.
+    mode : "live", "shadow", "paused" or "closed"
+        In shadow mode the caller's own choice is served, and ours is noted beside it. Paused, it
+        takes feedback but no decisions; closed, neither.
     seed : int
         Of groups, exploration and the policies' own random numbers.
 
@@ -76,7 +77,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     best_rating: float | None = None
     outcome: Literal["loss", "reward"] = "loss"
     half_life_hours: float | None = None
-    mode: Literal["live", "shadow", "paused"] = "live"
+    mode: Literal["live", "shadow", "paused", "closed"] = "live"
     seed: int = 0
 
     def check(self) -> None:

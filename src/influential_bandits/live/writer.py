@@ -22,7 +22,7 @@ from influential_bandits.live.experiment import Experiment
 from influential_bandits.live.loading import Loader, catch_up
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.states import AgentState
-from influential_bandits.live.store.sql import Changes, Store, StoreError
+from influential_bandits.live.store.sql import Changes, ExperimentRow, Store, StoreError
 from influential_bandits.live.transactions.of_store import StoreTransaction
 from influential_bandits.live.transactions.transaction import Transaction
 
@@ -88,7 +88,7 @@ class Writer(Closing):
         self._memory = threading.Lock()  # held while a batch moves what is in memory
         self._next_sweep = 0.0
         self._latest = 0  # requests in the latest batch
-        self._numbers: dict[str, int] = {}  # of experiments, which are never deleted
+        self._numbers: dict[str, int] = {}  # of experiments
         self.after_batch: Callable[[], None] = lambda: None  # when all of a batch have their reply
         # Told what was done: a kind of event or a step, the experiment, and seconds.
         self.note: Callable[[str, str, float], None] = lambda name, experiment, seconds: None
@@ -222,7 +222,12 @@ class Writer(Closing):
                     {job.decision for job in mine if job.decision is not None},
                     {job.label for job in mine if job.label is not None},
                 )
-            store_work = StoreTransaction(self.store, changes)
+
+            def forget(name: str) -> None:
+                for entries in (works, self._loaded, self._numbers):
+                    entries.pop(name, None)
+
+            store_work = StoreTransaction(self.store, changes, forget)
             answers = [
                 self._act(works.get(job.experiment) if job.experiment else store_work, job)
                 for job in jobs
@@ -269,11 +274,20 @@ class Writer(Closing):
 
     def _open(self, names: Iterable[str], changes: Changes) -> dict[str, Transaction]:
         """Lock experiments and bring them up to date with the store."""
-        if any(name and name not in self._numbers for name in names):
-            self._numbers = {row.name: row.id for row in self.store.experiments()}
-        numbers = [self._numbers[name] for name in names if name in self._numbers]
-        rows = self.store.lock(numbers) if numbers else {}
-        works = {}
+        rows: dict[int, ExperimentRow] = {}
+        for _ in range(2):
+            if any(name and name not in self._numbers for name in names):
+                self._numbers = {row.name: row.id for row in self.store.experiments()}
+            numbers = [self._numbers[name] for name in names if name in self._numbers]
+            rows = self.store.lock(numbers) if numbers else {}
+            there = {row.name: row.id for row in rows.values()}
+            gone = [name for name in names if there.get(name) != self._numbers.get(name)]
+            if not gone:
+                break
+            for name in gone:  # another service has deleted it
+                self._numbers.pop(name, None)
+                self._loaded.pop(name, None)
+        works: dict[str, Transaction] = {}
         for row in rows.values():
             loaded = self._loaded.get(row.name) or self._loader.load(row)
             if loaded is not None:

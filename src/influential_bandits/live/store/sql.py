@@ -12,12 +12,13 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from influential_bandits.bases import Closing
-from influential_bandits.errors import InfluentialBanditsError
-from influential_bandits.live.events import Decision, Event
+from influential_bandits.errors import InfluentialBanditsError, InvalidInput
+from influential_bandits.live.events import DELETED, Decision, Event, encode
 from influential_bandits.live.keys import Key
 
 MOST_AT_ONCE = 500  # values in one question
 CHUNK = 10_000  # rows fetched at a time
+THERE = "WHERE events >= 0"  # of experiments that were not deleted
 ROWS_AT_ONCE = (64, 16, 4, 1)  # of an insert; a few sizes, so that statements are prepared once
 
 
@@ -96,13 +97,20 @@ class Connection(Closing):
 
     def experiments(self) -> list[ExperimentRow]:
         """Return all experiments."""
-        rows = self.run("SELECT id, name, events, instances FROM experiments ORDER BY id")
-        return [ExperimentRow(*row) for row in rows]
+        sql = f"SELECT id, name, events, instances FROM experiments {THERE} ORDER BY id"
+        return [ExperimentRow(*row) for row in self.run(sql)]
 
     def experiment(self, number: int) -> ExperimentRow:
         """Return one of them."""
-        sql = "SELECT id, name, events, instances FROM experiments WHERE id = ?"
-        return ExperimentRow(*self.run(sql, (number,))[0])
+        sql = f"SELECT id, name, events, instances FROM experiments {THERE} AND id = ?"
+        for row in self.run(sql, (number,)):
+            return ExperimentRow(*row)
+        raise InvalidInput("the experiment has just been deleted")
+
+    def instances(self, experiment: int, after: int, most: int) -> list[InstanceRow]:
+        """Return the instances after one of them, by their numbers."""
+        sql = "SELECT * FROM instances WHERE experiment = ? AND number > ? ORDER BY number LIMIT ?"
+        return [InstanceRow(*row) for row in self.run(sql, (experiment, after, most))]
 
     def events_of_experiment(self, experiment: int) -> list[Event]:
         """Return the events that concern all its instances."""
@@ -208,6 +216,8 @@ class Connection(Closing):
 class Store(Connection):
     """The connection that writes; transactions are whole or nothing."""
 
+    has_erased = False  # since the last commit that was tidied up
+
     @abstractmethod
     def open_reader(self) -> Connection:
         """Return a connection for reading alone, for the thread that asks."""
@@ -292,8 +302,19 @@ class Store(Connection):
         """Forget a key."""
         self.run("DELETE FROM keys WHERE digest = ?", (digest,))
 
+    def delete_experiment(self, row: ExperimentRow, at: float) -> None:
+        """Delete all that there is of an experiment, but that it was: its number stays taken."""
+        self.has_erased = True
+        for table in ("decisions", "events", "snapshots", "instances", "keys"):
+            self.run(f"DELETE FROM {table} WHERE experiment = ?", (row.id,))
+        data = encode({"name": row.name}).decode()
+        self._insert("events", [Event(row.id, row.events + 1, 0, DELETED, at, data=data)])
+        sql = "UPDATE experiments SET name = ?, events = -1 WHERE id = ?"
+        self.run(sql, (f"{row.id}/{row.name}", row.id))  # no other is named so
+
     def erase(self, experiment: int, instance: int) -> None:
         """Delete all that there is of an instance."""
+        self.has_erased = True
         for table, column in (
             ("decisions", "instance"),
             ("events", "instance"),
@@ -306,6 +327,7 @@ class Store(Connection):
 
     def unlink(self, experiment: int, instance: int, label: str) -> None:
         """Take from an instance all that tells who it was: its label, and names of decisions."""
+        self.has_erased = True
         self.run(
             "UPDATE instances SET label = ? WHERE experiment = ? AND number = ?",
             (label, experiment, instance),

@@ -92,7 +92,6 @@ class SqliteStore(SqliteConnection, Store):
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._lock = _take_lock(self.path)
-        self._erased = False  # something was, and may still be read in the log
         try:
             _require_log(self.path)
             os.close(_open_private(self.path, os.O_RDWR | os.O_CREAT))
@@ -162,19 +161,11 @@ class SqliteStore(SqliteConnection, Store):
         """Write the whole log back into the file, and empty it; False if somebody reads there."""
         return not self.run("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
 
-    def erase(self, experiment: int, instance: int) -> None:
-        super().erase(experiment, instance)
-        self._erased = True
-
-    def unlink(self, experiment: int, instance: int, label: str) -> None:
-        super().unlink(experiment, instance, label)
-        self._erased = True
-
     def tidy(self) -> None:
         """Write the log back if it may hold what was erased, unless somebody reads there now."""
-        if self._erased:
+        if self.has_erased:
             self.run("PRAGMA busy_timeout = 0")
-            self._erased = not self.write_back()
+            self.has_erased = not self.write_back()
             self.run(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}")
 
     def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:

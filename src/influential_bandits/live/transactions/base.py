@@ -54,7 +54,12 @@ class TransactionBase:
         changed = self._changes.find(self._experiment.number, decision)
         return changed or self._decisions.get(decision)
 
+    def _require_open(self) -> None:
+        if self._experiment.settings.mode == "closed":
+            raise Refused(409, "closed", "the experiment is closed: it takes nothing any more")
+
     def _require(self, decision: str) -> Decision:
+        self._require_open()
         known = self._find(decision)
         if known is None or known.status == EXPOSED:
             raise Refused(404, "unknown_decision", f"there is no decision {decision!r:.80}")

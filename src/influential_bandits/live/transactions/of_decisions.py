@@ -41,6 +41,7 @@ class DecisionRequests(TransactionBase):
         if earlier is not None:
             return self._answer(earlier)
         mode = experiment.settings.mode
+        self._require_open()
         if mode == "paused":
             raise Refused(409, "paused", "the experiment is paused: it takes no decisions")
         eligible = experiment.require_eligible(request.eligible)
@@ -249,6 +250,7 @@ class DecisionRequests(TransactionBase):
         name, digest = request.exposure_id, request.digest()
         if self._find_repeat("exposure", name, digest) is not None:
             return Exposures(len(arms))
+        self._require_open()
         happened = _require_past(request.at, at)
         data = None if happened is None else encode({"at": happened}).decode()
         member = self._member(request.instance, at)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
+from influential_bandits.errors import InvalidInput
 from influential_bandits.live.events import CREATED
 from influential_bandits.live.experiment import Experiment
 from influential_bandits.live.keys import Key
@@ -16,12 +19,16 @@ from influential_bandits.live.transactions.transaction import Transaction
 class StoreTransaction:
     """Requests of one batch that concern no experiment that is there."""
 
-    def __init__(self, store: Store, changes: Changes) -> None:
-        self._store, self._changes = store, changes
+    def __init__(
+        self, store: Store, changes: Changes, forget: Callable[[str], None] = lambda name: None
+    ) -> None:
+        self._store, self._changes, self._forget = store, changes, forget
 
     def create_experiment(self, name: str, settings: Settings, at: float) -> None:
         """Begin an experiment; the same one again is a repeat, and changes nothing."""
         require_label("the name of an experiment", name)
+        if "/" in name:
+            raise InvalidInput("the name of an experiment must not hold a slash")
         settings.check()
         for there in self._store.experiments():
             if there.name == name:
@@ -35,6 +42,19 @@ class StoreTransaction:
         row = self._store.add_experiment(name)
         experiment = Experiment(row.id, name)
         Transaction(self._store, experiment, self._changes).create(settings, at)
+
+    def delete_experiment(self, name: str, at: float) -> None:
+        """Delete all there is of a closed experiment."""
+        self._store.write(self._changes)
+        for there in self._store.experiments():
+            if there.name == name:
+                (row,) = self._store.lock([there.id]).values()
+                if Experiment.load(self._store, row).settings.mode != "closed":
+                    raise Refused(409, "not_closed", f"close experiment {name!r:.80} first")
+                self._store.delete_experiment(row, at)
+                self._forget(name)
+                return
+        raise Refused(404, "unknown_experiment", f"there is no experiment {name!r:.80}")
 
     def _settings_at_first(self, experiment: int) -> Settings | None:
         """Return the settings with which an experiment began, maybe in this batch."""
