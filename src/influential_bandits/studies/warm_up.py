@@ -9,6 +9,7 @@ from influential_bandits.optima.integer import integer_optimum
 from influential_bandits.optima.path import optimal_path
 from influential_bandits.policies.agent import Agent
 from influential_bandits.policies.contract import Policy
+from influential_bandits.policies.fleet.fleet import Fleet
 from influential_bandits.policies.foresight.policy import Foresight
 from influential_bandits.policies.influential_lcb import InfluentialLCB
 from influential_bandits.policies.lcb import LCB
@@ -42,6 +43,8 @@ def _steps(policies: Sequence[Policy]) -> Iterator[tuple[str, Callable[[], objec
         yield f"{name}: simulations", partial(_play, policy, None)
         yield f"{name}: agents", partial(_decide, policy)
         yield f"{name}: scenarios", partial(_play, policy, Scenario(delay=1))
+        if isinstance(policy, Foresight):
+            yield f"{name}: fleets", partial(_serve_fleet, policy)
 
 
 def _judge() -> None:
@@ -66,3 +69,12 @@ def _decide(policy: Policy) -> None:
         ticket = agent.pull()
         agent.observe(ticket, world.pull(ticket.arm))
     agent.select([True, True, False])
+
+
+def _serve_fleet(policy: Foresight) -> None:
+    """Decide, learn and look as the service does for many users with one state."""
+    fleet = Fleet(policy, arms=3)
+    for at, eligible in enumerate((None, [True, True, False])):
+        arm = fleet.select("user", eligible, float(at))
+        fleet.expected_losses("user", float(at))
+        fleet.observe(fleet.pull("user", arm, at=float(at)), 0.0)
