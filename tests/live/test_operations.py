@@ -19,9 +19,10 @@ from influential_bandits.cli import app
 from influential_bandits.errors import InvalidInput, ServiceError
 from influential_bandits.live import loading, replay
 from influential_bandits.live.keys import digest_key
+from influential_bandits.live.report import Report
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.settings import Settings
-from influential_bandits.live.store.opening import open_store
+from influential_bandits.live.store.opening import open_store, open_to_read
 from influential_bandits.live.writer import BYTES_PER_EVENT
 
 SHARED = {"policy": "Foresight", "state": "shared"}
@@ -364,6 +365,47 @@ def test_a_closed_experiment_takes_nothing_and_is_deleted_for_good(address):
         assert [row.id for row in shop.read(lambda store: store.experiments())] == [2, 3]
         shop.restart()
         assert shop.decide("ann", decision_id="two")["number"] == 3
+
+
+def test_an_archive_is_read_like_the_store(address, tmp_path):
+    folder, settings = tmp_path / "past", make_settings(control_share=0.3, explore=0.2)
+    with Driver(address, settings) as shop:
+        shop.store(lambda work, at: work.create_experiment("other", make_settings(), at))
+        for n in range(30):
+            shop.decide(f"user {n % 4}", decision_id=str(n))
+            if n < 29:
+                shop.feed_back(str(n), n % 5 / 10)
+        shop.decide("=1+1", decision_id="ε")
+        shop.feed_back("ε", -1e-300)
+        shop.expose("user 1", "tea", at=1_600_000_000.0)
+        report = shop.report()
+
+        def archive():
+            return CliRunner().invoke(app, ["archive", address, "shop", str(folder)])
+
+        assert "may still move" in str(archive().exception)
+        shop.change(mode="closed")
+        assert "may still move" in str(archive().exception)  # one waits for its loss
+        shop.clock.now += 8 * 24 * 3600.0
+        shop.sweep()
+        assert archive().exit_code == 0
+        assert "is a folder" in str(archive().exception)
+        events = shop.read(lambda store: list(store.events_after(1, 0)))
+        assert shop.audit().differences == 0
+        shop.store(lambda work, at: work.delete_experiment("shop", at))
+    with open_to_read(folder) as past:
+        assert list(past.events_after(1, 0)) == events
+        ended = Report(1).make(past, shop.clock.now)
+    assert ended["totals"] == report["totals"] | {"waiting": 0, "expired": 1}
+    assert ended["policy"] == report["policy"]
+    replayed = CliRunner().invoke(app, ["replay", str(folder)])
+    assert "31 decisions of" in replayed.stdout
+    assert "all as served" in replayed.stdout
+    told = json.loads(CliRunner().invoke(app, ["results", str(folder)]).stdout)
+    assert told["shop"]["totals"] == ended["totals"]
+    log = ib.read_log(folder / "log.parquet", time="time", time_unit="s", loss="loss")
+    assert (log.n_events, log.loss.min()) == (30, -1e-300)
+    assert folder.stat().st_mode & 0o077 == 0
 
 
 def test_another_service_notices_that_an_experiment_was_deleted_and_made_anew(postgres):

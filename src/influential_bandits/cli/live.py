@@ -201,12 +201,46 @@ def drop_key(
         drop_key(opened, digest)
 
 
+@app.command(epilog="Example: influential-bandits archive shop.db spring spring-2026")
+def archive(
+    store: Annotated[str, typer.Argument(help="An SQLite file, or postgresql://…")],
+    experiment: Annotated[str, typer.Argument(help="A closed one.")],
+    folder: Annotated[Path, typer.Argument(help="A new folder, for Parquet files.")],
+) -> None:
+    """Write a closed experiment as Parquet, which replay, results and read_log take."""
+    from influential_bandits.live.store.archive import LOG, write_archive
+    from influential_bandits.live.store.opening import open_to_read
+
+    with open_to_read(store) as opened:
+        write_archive(opened, experiment, folder)
+    typer.echo(f"Wrote {folder}; its losses are {folder / LOG}")
+
+
+@app.command(epilog="Example: influential-bandits results spring-2026")
+def results(
+    store: Annotated[
+        str, typer.Argument(help="An SQLite file, postgresql://…, or the folder of an archive.")
+    ],
+) -> None:
+    """Print the report of each experiment as JSON: the A/B test, and sums by arm and group."""
+    import json
+    import time
+
+    from influential_bandits.live.report import Report
+    from influential_bandits.live.store.opening import open_to_read
+
+    with open_to_read(store) as opened:
+        reports = {r.name: Report(r.id).make(opened, time.time()) for r in opened.experiments()}
+    typer.echo(json.dumps(reports, indent=2, ensure_ascii=False))
+
+
 @app.command(epilog="Example: influential-bandits replay shop.db")
 def replay(
     store: Annotated[
         str,
         typer.Argument(
-            envvar="INFLUENTIAL_BANDITS_STORE", help="An SQLite file, or postgresql://…"
+            envvar="INFLUENTIAL_BANDITS_STORE",
+            help="An SQLite file, postgresql://…, or the folder of an archive.",
         ),
     ],
 ) -> None:

@@ -55,6 +55,7 @@ def set_up(form: str = "text", *, every_request: bool = False) -> None:
         raise InvalidInput(f"log_format is one of {', '.join(FORMS)}, got {abbreviate(form)}")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Lines(form))
-    log.handlers, log.propagate = [handler], False
-    log.setLevel(logging.INFO)
+    for logger, level in ((log, logging.INFO), (logging.getLogger("uvicorn"), logging.WARNING)):
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level)
     access.setLevel(logging.INFO if every_request else logging.WARNING)

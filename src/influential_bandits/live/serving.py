@@ -236,7 +236,7 @@ def protocol_options() -> dict[str, Any]:
     """Return how connections are served, as uvicorn takes it."""
     from influential_bandits.live.connection import Connection
 
-    return {"http": Connection, "ws": "none", "log_level": "warning"}
+    return {"http": Connection, "ws": "none", "log_config": None}
 
 
 def _require_free_port(host: str, port: int) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from influential_bandits.checks import abbreviate
 from influential_bandits.errors import InvalidInput, MissingFile
+from influential_bandits.live.store.archive import ArchiveConnection
 from influential_bandits.live.store.postgres import PostgresConnection, PostgresStore
 from influential_bandits.live.store.sql import Connection, Store
 from influential_bandits.live.store.sqlite import SqliteConnection, SqliteStore, copy_store
@@ -26,10 +27,12 @@ def open_store(address: str | Path) -> Store:
 
 
 def open_to_read(address: str | Path) -> Connection:
-    """Open a store that is there, for reading alone; a service may be at work on it."""
+    """Open a store or an archive for reading alone; a service may be at work on a store."""
     text = str(address)
     if is_shared(text):
         return PostgresConnection(text, read_only=True)
+    if Path(text).is_dir():
+        return ArchiveConnection(Path(text))
     return SqliteConnection(_require_file(text), read_only=True)
 
 

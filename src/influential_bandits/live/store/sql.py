@@ -95,6 +95,24 @@ class Connection(Closing):
     def stream(self, sql: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
         """Run a question whose answer may not fit memory."""
 
+    def migrate(self) -> None:
+        """Bring the tables to the present version, step by step."""
+        self.run("CREATE TABLE IF NOT EXISTS migrations (number BIGINT PRIMARY KEY, name TEXT)")
+        done = {row[0] for row in self.run("SELECT number FROM migrations")}
+        steps = {
+            int(file.name.split("_")[0]): file
+            for file in resources.files(__package__).joinpath("migrations").iterdir()
+            if is_step(file)
+        }
+        if done - set(steps):
+            raise StoreError(
+                "the store was written by a newer version of influential-bandits; install that one"
+            )
+        for number in sorted(set(steps) - done):
+            for statement in _statements(steps[number].read_text("utf-8")):
+                self.run(statement)
+            self.run("INSERT INTO migrations VALUES (?, ?)", (number, steps[number].name))
+
     def experiments(self) -> list[ExperimentRow]:
         """Return all experiments."""
         sql = f"SELECT id, name, events, instances FROM experiments {THERE} ORDER BY id"
@@ -335,24 +353,6 @@ class Store(Connection):
         where = "WHERE experiment = ? AND instance = ?"
         self.run(f"DELETE FROM decisions {where}", (experiment, instance))
         self.run(f"UPDATE events SET decision = NULL {where}", (experiment, instance))
-
-    def migrate(self) -> None:
-        """Bring the tables to the present version, step by step."""
-        self.run("CREATE TABLE IF NOT EXISTS migrations (number BIGINT PRIMARY KEY, name TEXT)")
-        done = {row[0] for row in self.run("SELECT number FROM migrations")}
-        steps = {
-            int(file.name.split("_")[0]): file
-            for file in resources.files(__package__).joinpath("migrations").iterdir()
-            if is_step(file)
-        }
-        if done - set(steps):
-            raise StoreError(
-                "the store was written by a newer version of influential-bandits; install that one"
-            )
-        for number in sorted(set(steps) - done):
-            for statement in _statements(steps[number].read_text("utf-8")):
-                self.run(statement)
-            self.run("INSERT INTO migrations VALUES (?, ?)", (number, steps[number].name))
 
 
 def is_step(file: Traversable) -> bool:
