@@ -112,7 +112,7 @@ def test_keys_see_their_experiment_alone(service, client):
     token = call("POST", "/v1/keys", key, json=body).json()["key"]
     mine = ib.live.Client(address, token, client.experiment)
     mine.feed_back(mine.decide("ann"), loss=1.0)
-    for path in ("", "/report", "/log", "/instances/eve", "/models"):
+    for path in ("", "/report", "/log", "/instances/eve"):
         assert call("GET", f"/v1/experiments/another{path}", token).status_code == 404
     wrong = "/v1/experiments/another/decisions/secret/feedback"
     assert call("POST", wrong, token, json={"loss": 1}).status_code == 404

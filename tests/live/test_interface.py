@@ -207,7 +207,6 @@ def test_a_key_of_one_experiment_sees_no_other(served):
         ("DELETE", "/v1/experiments/shop/arms/tea", None),
         ("GET", "/v1/experiments/shop/instances/p", None),
         ("DELETE", "/v1/experiments/shop/instances/p", None),
-        ("GET", "/v1/experiments/shop/models", None),
         ("GET", "/v1/experiments/shop/log", None),
         ("GET", "/v1/experiments/shop/report", None),
         ("POST", "/v1/keys", {"label": "l", "experiment": "shop"}),

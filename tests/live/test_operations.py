@@ -273,7 +273,7 @@ def test_looks_do_not_wait_for_what_is_written(server):
     go = threading.Event()
     writing = threading.Thread(target=server.writer.ask, args=("shop", lambda *_: go.wait(20.0)))
     writing.start()
-    paths = ("", "/report", "/models", "/instances/ann", "/log?format=csv")
+    paths = ("", "/report", "/instances/ann", "/log?format=csv")
     statuses = [ask(server, "GET", f"/v1/experiments/shop{path}").status_code for path in paths]
     pages = ("/", "/experiments/shop", "/experiments/shop/instances/ann")
     visitor = server.visit()

@@ -68,8 +68,8 @@ def test_what_was_written_is_read_again_to_the_bit_and_after_reopening(address):
         assert reader.snapshots(1, [1]) == [kept]
         assert list(reader.states_of_users(1, kept.fingerprint)) == [(1, kept.state)]
         assert list(reader.states_of_users(1, "another")) == []
-        assert reader.instances_by_label(1, ["ann", "bob"]) == expected.instances
-        assert reader.instances_by_number(1, [1, 2]) == expected.instances
+        assert reader.instances_by("label", 1, ["ann", "bob"]) == expected.instances
+        assert reader.instances_by("number", 1, [1, 2]) == expected.instances
         assert reader.events_of_instance(1, 1, 10, 20) == expected.events[10:20]
         with pytest.raises(StoreError):
             reader.run("DELETE FROM events")

@@ -100,7 +100,6 @@ class Member:
     number: int  # 1, 2, … of the experiment
     label: str
     group: str  # "policy" or "control"
-    applied: int = 0  # number of the latest event that its state knows
     model: int = 0  # that its state was computed with
     state: AgentState | None = None
     since_snapshot: int = 0  # events
@@ -154,6 +153,7 @@ class Experiment:
             "arms": list(self.arms.names),
             "retired": [self.arms.names[arm] for arm in sorted(self.arms.retired)],
             "settings": settings,
+            "policy": self.models.get(self.model, self.settings.policy),  # that is served
             "model": self.model,
             "models": [{"version": v, "policy": policy} for v, policy in self.models.items()],
             "events": events,
@@ -273,10 +273,6 @@ class Experiment:
     def _is_of_fleet(self, member: Member) -> bool:
         return self.settings.state == "shared" and member.group == "policy"
 
-    def follows(self, member: Member) -> bool:
-        """Tell whether there is a state in memory that the next event would move."""
-        return member.state is not None or self._is_of_fleet(member)
-
     def draw_group(self, instance: int) -> str:
         """Return the group of a new instance: a function of the seed and its number."""
         return (
@@ -323,7 +319,7 @@ class Experiment:
         if state is None:
             self._start(member)
         else:
-            member.state, member.model, member.applied = state, self.model, self.applied
+            member.state, member.model = state, self.model
 
     def _events_of(self, member: Member, after: int = 0) -> list[Event]:
         assert self.store is not None
@@ -342,7 +338,7 @@ class Experiment:
         """Give an instance of which there are no events its first state."""
         policy = self.control if member.group == "control" else self.policy
         member.state = AgentState.start(policy, self.arms, self.settings.seed, member.number)
-        member.model, member.applied = self.model, self.applied
+        member.model = self.model
 
     def _remember(self, member: Member) -> None:
         """Tell a fleet that started with a model what an instance met before; it teaches nobody."""
@@ -377,7 +373,6 @@ class Experiment:
                     state.give_up(event.ticket)
                 else:
                     state.observe(event.ticket, event.loss)
-        member.applied = event.number
         member.since_snapshot += 1
 
     def _is_of_this_model(self, member: Member, event: Event) -> bool:
@@ -436,7 +431,6 @@ class Experiment:
         state = self.state_of(member)
         if shown:
             event = event._replace(ticket=state.pull(_arm(event), event.when()))
-            member.applied = event.number
             member.since_snapshot += 1
         else:
             self._move(member, state, event)

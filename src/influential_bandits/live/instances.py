@@ -16,7 +16,7 @@ MOST_SHOWN = 200  # arms that an instance met
 
 def find_instance(store: Connection, experiment: int, label: str) -> InstanceRow:
     """Return an instance of the store."""
-    rows = store.instances_by_label(experiment, [label])
+    rows = store.instances_by("label", experiment, [label])
     if not rows:
         raise Refused(404, "unknown_instance", f"there is no instance {label!r:.80}")
     return rows[0]

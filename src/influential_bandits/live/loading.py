@@ -113,12 +113,9 @@ def _apply(store: Connection, experiment: Experiment, events: list[Event], is_fl
     if is_fleet:
         members = experiment.members
         missing = {e.instance for e in events if e.instance and e.instance not in members}
-        for row in store.instances_by_number(experiment.number, missing):
+        for row in store.instances_by("number", experiment.number, missing):
             experiment.admit(row.number, row.label, row.group)
     for event in events:
-        member = experiment.members.get(event.instance)
-        if member is not None and not experiment.follows(member):
-            member = None  # its state is computed from the store when it is needed
-        difference = experiment.apply(member, event)
+        difference = experiment.apply(experiment.members.get(event.instance), event)
         if difference is not None:
             log.error("%s: %s", experiment.name, difference)

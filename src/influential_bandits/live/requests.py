@@ -21,6 +21,10 @@ class Refused(InfluentialBanditsError):
         self.status, self.code = status, code
 
 
+def _digest(at: float | None, *asked: Any) -> str:
+    return hashlib.sha256(encode(asked if at is None else (*asked, at))).hexdigest()[:16]
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of all requests."""
 
@@ -42,10 +46,7 @@ class Decide(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def digest(self) -> str:
         """Return what tells this question from another one."""
-        asked: list[Any] = [self.instance, self.eligible, self.activate, self.baseline]
-        if self.at is not None:
-            asked.append(self.at)
-        return hashlib.sha256(encode(asked)).hexdigest()[:16]
+        return _digest(self.at, self.instance, self.eligible, self.activate, self.baseline)
 
 
 class Feedback(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,10 +86,7 @@ class Expose(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def digest(self) -> str:
         """Return what tells these exposures from others."""
-        asked: list[Any] = [self.instance, self.arms]
-        if self.at is not None:
-            asked.append(self.at)
-        return hashlib.sha256(encode(asked)).hexdigest()[:16]
+        return _digest(self.at, self.instance, self.arms)
 
 
 class CreateExperiment(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -125,16 +125,6 @@ def describe_policy(description: str | dict[str, Any]) -> PolicyWords:
     return PolicyWords(label if len(label) <= 80 else f"{type(policy).__name__}(…)", rule)
 
 
-def served_policy(described: dict[str, Any]) -> str | dict[str, Any]:
-    """Return the policy that is served: of the active model, or of the settings."""
-    for model in described["models"]:
-        if model["version"] == described["model"]:
-            description: str | dict[str, Any] = model["policy"]
-            return description
-    default: str | dict[str, Any] = described["settings"]["policy"]
-    return default
-
-
 def describe_evidence(report: dict[str, Any], settings: dict[str, Any]) -> str:
     """Return what the A/B test of a report says, in a sentence or two."""
     if settings["mode"] == "shadow":

@@ -123,13 +123,6 @@ async def stage_model(asked: Asked, body: requests.StageModel) -> dict[str, Any]
     return await asked.work(lambda work, at: work.stage_model(model, at))
 
 
-@call("GET", EXPERIMENT + "/models", "reader")
-async def list_models(asked: Asked) -> dict[str, Any]:
-    """List models."""
-    described = await asked.service.describe(await asked.row())
-    return {"active": described["model"], "models": described["models"]}
-
-
 @call("POST", EXPERIMENT + "/models/{version:int}/activate", "admin")
 async def activate_model(asked: Asked) -> dict[str, Any]:
     """Activate a model, or go back to an earlier one."""

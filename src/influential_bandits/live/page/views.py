@@ -123,7 +123,7 @@ def draw_experiment(
 
 def _describe_policies(described: Values) -> Values:
     return {
-        "policy": words.describe_policy(words.served_policy(described)),
+        "policy": words.describe_policy(described["policy"]),
         "control": words.describe_policy(described["settings"]["control"]),
     }
 

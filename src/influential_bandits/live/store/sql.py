@@ -162,17 +162,11 @@ class Connection(Closing):
         rows = self.run(sql, (experiment, instance, before, most))
         return [Event(*row) for row in reversed(rows)]
 
-    def instances_by_label(self, experiment: int, labels: Iterable[str]) -> list[InstanceRow]:
-        """Return the instances of these labels, as far as they are known."""
-        return [
-            InstanceRow(*row) for row in self.in_parts("instances", "label", experiment, labels)
-        ]
-
-    def instances_by_number(self, experiment: int, numbers: Iterable[int]) -> list[InstanceRow]:
-        """Return the instances of these numbers."""
-        return [
-            InstanceRow(*row) for row in self.in_parts("instances", "number", experiment, numbers)
-        ]
+    def instances_by(
+        self, column: str, experiment: int, values: Iterable[str] | Iterable[int]
+    ) -> list[InstanceRow]:
+        """Return the instances with these labels or numbers, as far as they are known."""
+        return [InstanceRow(*row) for row in self.in_parts("instances", column, experiment, values)]
 
     def decisions(self, experiment: int, ids: Iterable[str]) -> list[Decision]:
         """Return the decisions of these names, as far as they are known."""

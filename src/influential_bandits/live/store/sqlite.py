@@ -8,7 +8,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import IO, Any
 
@@ -92,17 +92,15 @@ class SqliteStore(SqliteConnection, Store):
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._lock = _take_lock(self.path)
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._lock.close)
             _require_log(self.path)
-            os.close(_open_private(self.path, os.O_RDWR | os.O_CREAT))
+            try:
+                os.close(_open_private(self.path, os.O_RDWR | os.O_CREAT))
+            except OSError as error:
+                raise StoreError(f"cannot open {path}: {error.strerror or error}") from None
             super().__init__(self.path, read_only=False)
-        except OSError as error:
-            self._lock.close()
-            raise StoreError(f"cannot open {path}: {error.strerror or error}") from None
-        except BaseException:
-            self._lock.close()
-            raise
-        try:
+            undo.callback(super().close)
             self._require_store()
             for pragma in (
                 "journal_mode = WAL",
@@ -117,10 +115,7 @@ class SqliteStore(SqliteConnection, Store):
             self.migrate()
             self.commit()
             self.write_back()
-        except BaseException:
-            super().close()
-            self._lock.close()
-            raise
+            undo.pop_all()
 
     def _require_store(self) -> None:
         """Raise if the file is something else."""

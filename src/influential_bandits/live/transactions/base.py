@@ -43,11 +43,11 @@ class TransactionBase:
                 missing.add(label)
             else:
                 self._labels[label] = member
-        for row in self._store.instances_by_label(number, missing):
+        for row in self._store.instances_by("label", number, missing):
             self._labels[row.label] = self._experiment.admit(row.number, row.label, row.group)
         members = self._experiment.members
         unknown = {d.instance for d in self._decisions.values() if d.instance not in members}
-        for row in self._store.instances_by_number(number, unknown):
+        for row in self._store.instances_by("number", number, unknown):
             self._experiment.admit(row.number, row.label, row.group)
 
     def _find(self, decision: str) -> Decision | None:
