@@ -383,7 +383,7 @@ def test_shades_follow_size_sign_and_doubt():
     assert cells[1][0][:2] == ("0.00", "± below 0.01")
     assert shade_matrix([[0.0]], [[0.0]])[0][0].shade == "none"
     assert shade_matrix([], []) == []
-    assert shade_matrix([[12345.0]], [[1.0]])[0][0].value == "12345"
+    assert shade_matrix([[12345.0]], [[1.0]])[0][0].value == "12,345"
 
 
 def test_small_pictures_stay_within_their_frames():

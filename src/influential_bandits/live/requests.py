@@ -120,24 +120,10 @@ class AddArm(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
 
 
-class FitModel(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How influence fades in a model that is fitted to the events: by pulls, or by the clock.
-
-    By default as the experiment's ``half_life_hours`` say, and without them not at all.
-    """
-
-    memory: float | None = None
-    half_life_hours: float | None = None
-
-
 class StageModel(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A policy to be activated later, such as Foresight with a prior from a log.
+    """A policy to be activated later, such as Foresight with a prior from a log."""
 
-    With ``fit`` in place of ``policy``, it is learned from the events of the experiment.
-    """
-
-    policy: str | dict[str, Any] | None = None
-    fit: FitModel | None = None
+    policy: str | dict[str, Any]
 
 
 class Item(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):

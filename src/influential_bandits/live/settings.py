@@ -89,19 +89,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         for name in ("control_share", "explore"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InvalidInput(f"{name} must be a share in 0 … 1, got {getattr(self, name)}")
-        if not 0.0 < self.window_hours <= LONGEST_WINDOW:
-            raise InvalidInput(
-                f"window_hours must be above 0, and {LONGEST_WINDOW:g} at most, "
-                f"got {self.window_hours}"
-            )
         for name in ("missing_loss", "best_rating"):
             if getattr(self, name) is not None:
                 require_loss(name, getattr(self, name))
-        if self.half_life_hours is not None and not 0.0 < self.half_life_hours <= LONGEST_WINDOW:
-            raise InvalidInput(
-                f"half_life_hours must be above 0, and {LONGEST_WINDOW:g} at most, "
-                f"got {self.half_life_hours}"
-            )
+        for name in ("window_hours", "half_life_hours"):
+            hours = getattr(self, name)
+            if hours is not None and not 0.0 < hours <= LONGEST_WINDOW:
+                raise InvalidInput(
+                    f"{name} must be above 0, and {LONGEST_WINDOW:g} at most, got {hours}"
+                )
         if not 0 <= self.seed < 2**63:
             raise InvalidInput(f"seed must be in 0 … 2⁶³ − 1, got {abbreviate(self.seed)}")
         make_policy(self.policy, shared=self.state == "shared")

@@ -106,21 +106,11 @@ async def erase(asked: Asked) -> dict[str, Any]:
 
 @call("POST", EXPERIMENT + "/models", "admin", status=201)
 async def stage_model(asked: Asked, body: requests.StageModel) -> dict[str, Any]:
-    """Stage a model: a policy, or one fitted to the events."""
-    row, service = await asked.row(), asked.service
-    if (body.policy is None) == (body.fit is None):
-        raise InvalidInput("give a policy, or say fit to learn one from the events; not both")
-    described = await service.describe(row)
-    policy, fit = body.policy, body.fit
-    if fit is not None:
-        from influential_bandits.live.fitting import fit_policy
-
-        policy = await service.read_aside(lambda store: fit_policy(store, row.id, described, fit))
-    assert policy is not None
-    await asyncio.to_thread(prepare_model, described, policy)  # decisions go on meanwhile
-    service.after_compiling()
-    model = requests.StageModel(policy=policy)
-    return await asked.work(lambda work, at: work.stage_model(model, at))
+    """Stage a model: a policy to be activated later."""
+    described = await asked.service.describe(await asked.row())
+    await asyncio.to_thread(prepare_model, described, body.policy)  # decisions go on meanwhile
+    asked.service.after_compiling()
+    return await asked.work(lambda work, at: work.stage_model(body, at))
 
 
 @call("POST", EXPERIMENT + "/models/{version:int}/activate", "admin")

@@ -103,7 +103,6 @@ class Transaction(DecisionRequests):
             return {"version": latest}
         settings = self._experiment.settings
         shared, half_life = settings.state == "shared", settings.half_life_hours
-        assert request.policy is not None
         policy = make_policy(request.policy, shared=shared, half_life=half_life)
         require_servable(policy, self._experiment.arms, shared=shared)
         self._concern_all(MODEL_STAGED, at, {"version": latest + 1, "policy": request.policy})
