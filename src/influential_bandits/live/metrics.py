@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,14 @@ class Metrics:
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
+        self._children: dict[tuple[str, str], list[Any]] = {}  # by name and experiment
         self._registry = CollectorRegistry()
         forget_workers_that_ended()
         self.errors = self._make(Counter, "errors", "Requests that failed unforeseen")
-        self.requests = self._make(
+        requests = self._make(
             Histogram, "request_seconds", "From a request to its answer", ("call",), buckets=SECONDS
         )
+        self.observe_call = cache(lambda call: requests.labels(call).observe)
         counters = {
             DECIDED: ("decisions", "Decisions made"),
             OBSERVED: ("feedback", "Losses learned"),
@@ -69,11 +72,15 @@ class Metrics:
 
     def note(self, name: str, experiment: str, seconds: float) -> None:
         """Count what the writer did: an event of some age, or a step that took so long."""
-        if name in self._counts:
-            self._counts[name].labels(experiment).inc()
-        if name in self._seconds:
-            histogram = self._seconds[name]
-            (histogram.labels(experiment) if experiment else histogram).observe(seconds)
+        key = name, experiment
+        if key not in self._children:  # labels are looked up once: that costs more than counting
+            metrics = self._counts.get(name), self._seconds.get(name)
+            self._children[key] = [m.labels(experiment) if m and experiment else m for m in metrics]
+        counter, histogram = self._children[key]
+        if counter is not None:
+            counter.inc()
+        if histogram is not None:
+            histogram.observe(seconds)
         if name == OBSERVED:
             self._heard.labels(experiment).set_to_current_time()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
+import os
 import re
 import secrets
 import time
@@ -21,7 +23,7 @@ from influential_bandits.live.handlers import CALLS
 from influential_bandits.live.instances import describe_instance, find_instance, load_alone
 from influential_bandits.live.keys import NOBODY, SECONDS_FRESH, Key, KeyRing, Role
 from influential_bandits.live.logs import access, audit, log
-from influential_bandits.live.metrics import Metrics
+from influential_bandits.live.metrics import FOLDER_VARIABLE, Metrics
 from influential_bandits.live.page.page import Page
 from influential_bandits.live.reading import describe_experiment
 from influential_bandits.live.report import Report
@@ -35,6 +37,7 @@ SECONDS_TO_READ = 10.0  # for an answer of the store that a request waits for
 SECONDS_TO_WRITE = 10.0  # until what a request asks for is on disk
 MOST_REPORTS = 48  # kept, so that they read what is new alone
 MOST_LONG_QUESTIONS = 2  # at a time; all others, such as for keys, find a free thread
+PROCESS, REQUESTS = secrets.token_hex(4), itertools.count(1)  # name a request in the log
 
 
 class Service:
@@ -52,7 +55,7 @@ class Service:
     def __init__(self, writer: Writer, secret: bytes | None = None, root: str = "") -> None:
         self.writer = writer
         self.secret = secret or secrets.token_bytes(32)
-        self.metrics = Metrics(writer)
+        self.metrics, self._is_one_of_several = Metrics(writer), FOLDER_VARIABLE in os.environ
         self._readers: list[Connection] = []
         self.keys = KeyRing(lambda: self.read_soon(lambda store: store.keys()), writer.now)
         self._experiments: dict[str, ExperimentRow] = {}
@@ -85,7 +88,7 @@ class Service:
         except ClientDisconnect:  # nobody is left to be answered
             return
         seconds = time.perf_counter() - start
-        self.metrics.requests.labels(scope.get("call", "page")).observe(seconds)
+        self.metrics.observe_call(scope.get("call", "page"))(seconds)
         response.raw_headers.append((b"x-request-id", _request_id(request).encode()))
         await response(scope, receive, send)
         is_audited = response.status_code in (401, 403) or scope.get("is_audited", False)
@@ -174,7 +177,8 @@ class Service:
     def _deliver_all(self) -> None:
         """Hand the answers of a batch over to the loop; called by the writer's thread."""
         delivered, self._delivered = self._delivered, []
-        self.metrics.note_batch()
+        if self._is_one_of_several:
+            self.metrics.note_batch()
         if delivered and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_deliver, delivered)
 
@@ -296,8 +300,8 @@ def _request_id(request: HttpRequest) -> str:
     """Return by what a request is known in logs: as the client says, or a name of ours."""
     if "request_id" not in request.scope:
         stated = request.headers.get("x-request-id", "")
-        is_plain = re.fullmatch(r"[\w.:-]{1,80}", stated, re.ASCII)
-        request.scope["request_id"] = stated if is_plain else secrets.token_hex(8)
+        is_plain = stated and re.fullmatch(r"[\w.:-]{1,80}", stated, re.ASCII)
+        request.scope["request_id"] = stated if is_plain else f"{PROCESS}-{next(REQUESTS)}"
     name: str = request.scope["request_id"]
     return name
 

@@ -175,13 +175,13 @@ def tell_rewards(data: Any, *, negate: bool = False) -> Any:
     {'arm': 'tea', 'mean_reward': 0.5, 'low': -1.0, 'high': 2.0}
     """
     if isinstance(data, dict):
-        told = {
+        turned = {
             REWARDS.get(name, name): tell_rewards(value, negate=negate or name in REWARDS)
             for name, value in data.items()
         }
-        if "low" in told:
-            told["low"], told["high"] = told["high"], told["low"]
-        return told
+        if "low" in turned:
+            turned["low"], turned["high"] = turned["high"], turned["low"]
+        return turned
     if isinstance(data, list):
         return [tell_rewards(part, negate=negate) for part in data]
     return 0.0 - data if negate and data is not None else data

@@ -40,22 +40,22 @@ def write_archive(store: Connection, name: str, folder: Path) -> None:
         )
     if folder.exists():
         raise InvalidInput(f"there is a folder {folder} already; name a new one")
-    with TemporaryDirectory(dir=folder.absolute().parent, prefix=".archive-") as made:
+    with TemporaryDirectory(dir=folder.absolute().parent, prefix=".archive-") as draft:
         for table, row_type in TABLES.items():
             hints = get_type_hints(row_type)
             kinds = [_arrow_type(arrow, hints[field]) for field in row_type._fields]
             schema = arrow.schema(list(zip(row_type._fields, kinds, strict=True)))
             column = "id" if table == "experiments" else "experiment"
             rows = store.stream(f"SELECT * FROM {table} WHERE {column} = ?", numbers)
-            with parquet.ParquetWriter(Path(made, f"{table}.parquet"), schema) as writer:
+            with parquet.ParquetWriter(Path(draft, f"{table}.parquet"), schema) as writer:
                 while some := list(islice(rows, CHUNK)):
                     columns = zip(*some, strict=True)
                     arrays = [arrow.array(c, k) for c, k in zip(columns, kinds, strict=True)]
                     writer.write_table(arrow.table(arrays, schema=schema))
-        with Path(made, LOG).open("wb") as file:
+        with Path(draft, LOG).open("wb") as file:
             write_parquet(store, numbers[0], described["arms"], file)
         folder.mkdir(mode=0o700)
-        for path in Path(made).iterdir():
+        for path in Path(draft).iterdir():
             path.rename(folder / path.name)
 
 
