@@ -241,10 +241,7 @@ def read_json(
 
 def read_sealed_json(path: str | Path) -> tuple[Any, bool]:
     """Return the data of a JSON file as :func:`read_json` does, and whether it has a checksum."""
-    raw = read_regular(path)
-    data = parse_json(raw, path, keep_checksum=True)
-    sealed = isinstance(data, dict) and data.pop("checksum", None) is not None
-    return data, sealed
+    return _parse_sealed(read_regular(path), path, InvalidInput, must_be_sealed=False)
 
 
 def read_regular(path: str | Path, error: type[InvalidInput] = InvalidInput) -> bytes:
@@ -284,13 +281,18 @@ def parse_json(
     error: type[InvalidInput] = InvalidInput,
     *,
     sealed: bool = False,
-    keep_checksum: bool = False,
 ) -> Any:
     """Return the data in the bytes of a JSON file, which is named by errors.
 
-    A checksum is verified if there is one, and left out unless it is to be kept; of a sealed file
-    it must be there.
+    A checksum is verified if there is one, and left out; of a sealed file it must be there.
     """
+    return _parse_sealed(raw, path, error, must_be_sealed=sealed)[0]
+
+
+def _parse_sealed(
+    raw: bytes, path: str | Path, error: type[InvalidInput], *, must_be_sealed: bool
+) -> tuple[Any, bool]:
+    """Return the data of a JSON file, and whether it had a checksum."""
     if not raw.strip():
         raise error(f"{path} is not a JSON file: it is empty")
     try:
@@ -313,18 +315,20 @@ def parse_json(
         raise error(f"cannot read {path}: its data are larger than the free memory") from None
     except ValueError as wrong:
         raise error(f"{path} is not a JSON file: {wrong!s:.150}") from None
-    if sealed and isinstance(data, dict) and "checksum" not in data:
-        raise error(f"{path} is damaged, or no file of this kind: it has no checksum")
-    if isinstance(data, dict) and "checksum" in data:
-        checksum = data["checksum"]
-        others = {name: value for name, value in data.items() if name != "checksum"}
-        if checksum != _checksum(others):
-            raise error(
-                f"{path} is damaged: its checksum does not fit what it holds"
-                + ("" if sealed else '; if you changed it on purpose, remove the entry "checksum"')
-            )
-        return data if keep_checksum else others
-    return data
+    if not isinstance(data, dict):
+        return data, False
+    if "checksum" not in data:
+        if must_be_sealed:
+            raise error(f"{path} is damaged, or no file of this kind: it has no checksum")
+        return data, False
+    checksum = data.pop("checksum")
+    if checksum != _checksum(data):
+        hint = '; if you changed it on purpose, remove the entry "checksum"'
+        raise error(
+            f"{path} is damaged: its checksum does not fit what it holds"
+            f"{'' if must_be_sealed else hint}"
+        )
+    return data, True
 
 
 def _whole_number(text: str) -> int:

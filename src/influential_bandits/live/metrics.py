@@ -101,7 +101,8 @@ class Metrics:
 
 def forget_workers_that_ended() -> None:
     """Let nobody who was killed count as one who waits; what they have done stays counted."""
-    for file in Path(os.environ.get(FOLDER_VARIABLE, "")).glob("gauge_live*_*.db"):
+    folder = os.environ.get(FOLDER_VARIABLE)
+    for file in Path(folder).glob("gauge_live*_*.db") if folder else ():
         process = int(file.stem.rpartition("_")[2])
         try:
             os.kill(process, 0)
