@@ -389,7 +389,7 @@ def test_an_archive_is_read_like_the_store(address, tmp_path):
         shop.clock.now += 8 * 24 * 3600.0
         shop.sweep()
         assert archive().exit_code == 0
-        assert "is a folder" in str(archive().exception)
+        assert "name a new one" in str(archive().exception)
         events = shop.read(lambda store: list(store.events_after(1, 0)))
         assert shop.audit().differences == 0
         shop.store(lambda work, at: work.delete_experiment("shop", at))

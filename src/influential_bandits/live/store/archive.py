@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from itertools import islice
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from influential_bandits.checks import abbreviate
 from influential_bandits.errors import InvalidInput
+from influential_bandits.files import clear_reason, write_atomically
 from influential_bandits.live.events import Decision, Event
-from influential_bandits.live.reading import describe_experiment, write_parquet
+from influential_bandits.live.reading import describe_experiment, write_parquet, write_rows
 from influential_bandits.live.store.sql import CHUNK, Connection, ExperimentRow, InstanceRow
 from influential_bandits.live.store.sqlite import SqliteConnection
 from influential_bandits.packages import optional_module
@@ -27,7 +27,6 @@ LOG = "log.parquet"  # what read_log takes
 
 def write_archive(store: Connection, name: str, folder: Path) -> None:
     """Write all there is of a closed experiment into a new folder."""
-    arrow, parquet = optional_module("pyarrow"), optional_module("pyarrow.parquet")
     numbers = [row.id for row in store.experiments() if row.name == name]
     if not numbers:
         raise InvalidInput(f"there is no experiment {abbreviate(name)}")
@@ -38,32 +37,26 @@ def write_archive(store: Connection, name: str, folder: Path) -> None:
             f"experiment {abbreviate(name)} may still move: close it, and wait until its window is "
             "over and what got no feedback was given up"
         )
-    if folder.exists():
-        raise InvalidInput(f"there is a folder {folder} already; name a new one")
-    with TemporaryDirectory(dir=folder.absolute().parent, prefix=".archive-") as draft:
-        for table, row_type in TABLES.items():
-            hints = get_type_hints(row_type)
-            kinds = [_arrow_type(arrow, hints[field]) for field in row_type._fields]
-            schema = arrow.schema(list(zip(row_type._fields, kinds, strict=True)))
-            column = "id" if table == "experiments" else "experiment"
-            rows = store.stream(f"SELECT * FROM {table} WHERE {column} = ?", numbers)
-            with parquet.ParquetWriter(Path(draft, f"{table}.parquet"), schema) as writer:
-                while some := list(islice(rows, CHUNK)):
-                    columns = zip(*some, strict=True)
-                    arrays = [arrow.array(c, k) for c, k in zip(columns, kinds, strict=True)]
-                    writer.write_table(arrow.table(arrays, schema=schema))
-        with Path(draft, LOG).open("wb") as file:
-            write_parquet(store, numbers[0], described["arms"], file)
+    try:
         folder.mkdir(mode=0o700)
-        for path in Path(draft).iterdir():
-            path.rename(folder / path.name)
+    except OSError as failure:
+        raise InvalidInput(
+            f"cannot make the folder {folder}: {clear_reason(failure)}; name a new one"
+        ) from None
 
+    def write_log(path: Path) -> None:
+        write_parquet(store, numbers[0], described["arms"], path)
 
-def _arrow_type(arrow: Any, hint: Any) -> Any:
-    for name, kind in (("str", arrow.string()), ("float", arrow.float64())):
-        if name in str(hint):
-            return kind
-    return arrow.int64()
+    write_atomically(folder / LOG, write_log)
+    for table, row_type in reversed(TABLES.items()):  # without the first it is no archive
+        column = "id" if table == "experiments" else "experiment"
+        rows = store.stream(f"SELECT * FROM {table} WHERE {column} = ?", numbers)
+        columns = {
+            field: (get_args(hint) or (hint,))[0]  # of what may be missing, what it is else
+            for field, hint in get_type_hints(row_type).items()
+        }
+        write = partial(write_rows, rows, columns)
+        write_atomically(folder / f"{table}.parquet", write)
 
 
 class ArchiveConnection(SqliteConnection):
