@@ -103,7 +103,7 @@ def write_key(path: str | Path, key: str) -> None:
     write_text(path, f"{key}\n")
 
 
-def make_application(address: str, **limits: Any) -> Any:
+def make_application(address: str, root: str = "", **limits: Any) -> Any:
     """Return the application for a store, as an ASGI server takes it; limits are the writer's."""
     from influential_bandits.live.experiment import Experiment
     from influential_bandits.live.preparing import prepare_stored
@@ -115,7 +115,6 @@ def make_application(address: str, **limits: Any) -> Any:
     for row in rows:
         prepare_stored(Experiment.load(store, row))
     secret = os.environ.get(SECRET_VARIABLE, "").encode()
-    root = os.environ.get(ROOT_VARIABLE, "")
     service = Service(Writer(store, **limits), secret or None, root)
     for row in rows:  # a fleet is computed now, and not when the first request comes
         try:
@@ -141,7 +140,7 @@ def spare_collections() -> None:
 def application_from_environment() -> Any:
     """Return the application for the store that the environment names: so workers find theirs."""
     set_up(os.environ[LOG_VARIABLE], every_request=os.environ[ACCESS_VARIABLE] == "1")
-    return make_application(os.environ[STORE_VARIABLE])
+    return make_application(os.environ[STORE_VARIABLE], os.environ[ROOT_VARIABLE])
 
 
 def serve(
@@ -211,10 +210,6 @@ def serve(
             f"SQLite {sqlite3.sqlite_version}: let no other program write to {address} meanwhile "
             "(versions before 3.51.3 can damage a file that two write to)."
         )
-    os.environ[STORE_VARIABLE], os.environ[ROOT_VARIABLE] = address, root_path
-    os.environ[LOG_VARIABLE], os.environ[ACCESS_VARIABLE] = log_format, str(int(access_log))
-    if not os.environ.get(SECRET_VARIABLE):
-        os.environ[SECRET_VARIABLE] = token_hex(32)  # one for all workers
     tell(f"Serving on http://{host}:{port}; stop with Ctrl-C.")
     options = protocol_options() | {
         "host": host,
@@ -224,8 +219,12 @@ def serve(
         "timeout_graceful_shutdown": 30,
     }
     if workers == 1:
-        uvicorn.run(make_application(address, **limits), **options)
+        uvicorn.run(make_application(address, root_path, **limits), **options)
         return
+    os.environ[STORE_VARIABLE], os.environ[ROOT_VARIABLE] = address, root_path
+    os.environ[LOG_VARIABLE], os.environ[ACCESS_VARIABLE] = log_format, str(int(access_log))
+    if not os.environ.get(SECRET_VARIABLE):
+        os.environ[SECRET_VARIABLE] = token_hex(32)  # one for all workers
     with TemporaryDirectory() as folder:  # in which the workers count together
         os.environ[FOLDER_VARIABLE] = folder
         factory = f"{__name__}:application_from_environment"
