@@ -122,10 +122,14 @@ def list_commands():
 
     from influential_bandits.cli import app
 
-    group = typer.main.get_command(app)
-    for name in sorted(group.commands):
+    def flatten(group, before=""):
+        for name, command in group.commands.items():
+            inner = flatten(command, f"{name} ") if hasattr(command, "commands") else ()
+            yield from inner or [(before + name, command)]
+
+    for name, command in sorted(flatten(typer.main.get_command(app))):
         yield name
-        for parameter in group.commands[name].params:
+        for parameter in command.params:
             words = "/".join([*parameter.opts, *parameter.secondary_opts])
             default = "" if callable(parameter.default) else f" = {parameter.default}"
             kind = "argument " if parameter.param_type_name == "argument" else ""

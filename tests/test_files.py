@@ -188,7 +188,7 @@ def _umask():
 # not this computer's, has given them, or what nobody keeps.
 ALLOWED = {
     "files.py",
-    "live/reading.py",  # into memory, for an answer
+    "live/reading.py",  # into memory, for an answer, or where write_atomically says
     "live/store/sqlite.py",  # a lock, which holds nothing
     "numerics/code_cache.py",  # a cache: checked when it is read, and best effort
     "logs/shuffle.py",  # temporary files, of any file system

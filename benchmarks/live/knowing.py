@@ -11,7 +11,6 @@ import numpy as np
 from benchmarks.live.load import SETTINGS
 from benchmarks.live.processes import ServiceProcess, prepare
 from benchmarks.live.wire import Client
-from influential_bandits.live.choices import describe_choice
 from influential_bandits.live.events import DECIDED, OBSERVED, Event
 from influential_bandits.live.experiment import Experiment
 from influential_bandits.live.settings import Settings
@@ -55,7 +54,7 @@ def fill(store, kind, instances):
                 if kind == "shared":  # the fleet itself decides
                     member = experiment.admit(instance, label, "policy")
                     choice = experiment.decide(member, None, None, 0.0)
-                    data = describe_choice(choice, None, False, 0, None)
+                    data = choice.describe(None, False, 0, None)
                     event = event._replace(arm=choice.arm, data=data)
                     event = experiment.note(member, event, shown=True)
                 else:
@@ -73,7 +72,7 @@ def fill(store, kind, instances):
             changes.counts[number] = experiment.applied, changes.instances[-1].number
             opened.begin()
             if kind == "shared":
-                Transaction(opened, experiment, changes, instances).keep_shared_snapshot()
+                Transaction(opened, experiment, changes).keep_shared_snapshot()
             opened.write(changes)
             opened.commit()
 

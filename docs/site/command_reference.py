@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,24 @@ def write_page(path: Path) -> list[str]:
     program: Any = typer.main.get_command(app)
     lines = ["# Command line", "", *paragraphs(program.help), STATUS, ""]
     lines += ["| command | what it does |", "|---|---|"]
-    for name, command in program.commands.items():
-        lines.append(f"| [`{name}`](#{name}) | {escape(first_line(command.help))} |")
+    commands = dict(list_commands(program))
+    for name, command in commands.items():
+        anchor = name.replace(" ", "-")
+        lines.append(f"| [`{name}`](#{anchor}) | {escape(first_line(command.help))} |")
     lines.append("")
-    for name, command in program.commands.items():
+    for name, command in commands.items():
         lines += describe_command(name, command)
     path.write_text("\n".join(lines), encoding="utf-8")
-    return list(program.commands)
+    return list(commands)
+
+
+def list_commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the commands of a group, and of the groups in it, with their names in full."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from list_commands(command, f"{before}{name} ")
+        else:
+            yield before + name, command
 
 
 def describe_command(name: str, command: Any) -> list[str]:

@@ -1,9 +1,12 @@
 """A small client of the writer itself: requests without HTTP, with a clock that tests move."""
 
+import io
+
 import msgspec
+import pyarrow.parquet as pq
 
 from influential_bandits.live.instances import find_instance, load_alone
-from influential_bandits.live.reading import describe_experiment
+from influential_bandits.live.reading import describe_experiment, write_parquet
 from influential_bandits.live.replay import replay_experiment
 from influential_bandits.live.report import Report
 from influential_bandits.live.requests import (
@@ -17,6 +20,7 @@ from influential_bandits.live.requests import (
 from influential_bandits.live.settings import Settings
 from influential_bandits.live.store.opening import open_store, open_to_read
 from influential_bandits.live.writer import Writer
+from influential_bandits.logs.reading import read_log
 
 NAME = "shop"
 
@@ -124,6 +128,11 @@ class Driver:
 
     def describe(self):
         return self.read(lambda store: describe_experiment(store, 1))
+
+    def read_log(self):
+        file, names = io.BytesIO(), self.describe()["arms"]
+        self.read(lambda store: write_parquet(store, 1, names, file))
+        return read_log(pq.read_table(file), time="time", time_unit="s", loss="loss")
 
     def report(self, span="all"):
         return self.read(lambda store: Report(1, span).make(store, self.clock.now))

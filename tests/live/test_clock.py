@@ -1,17 +1,11 @@
 """Memory by the clock in the service: as agents that are told the times, whatever clocks do."""
 
-import io
-
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from live.driver import Driver, make_settings
 
 import influential_bandits as ib
-from influential_bandits.live.reading import write_parquet
 from influential_bandits.live.requests import Refused
-from influential_bandits.live.words import describe_memory
-from influential_bandits.logs.reading import read_log
 from influential_bandits.policies.registry import policy_to_json
 
 ARMS = ("tea", "coffee", "milk")
@@ -37,12 +31,6 @@ def serve(shop, rounds=60, seed=2, user="ann"):
         shop.feed_back(f"{user} {n}", loss)
         served.append((answer["arm"], loss, shop.clock.now, answer["expected_loss"]))
     return served
-
-
-def export(shop):
-    file = io.BytesIO()
-    shop.read(lambda store: write_parquet(store, 1, ARMS, file))
-    return read_log(pq.read_table(file), instance="instance", arm="arm", time="time", loss="loss")
 
 
 def test_the_service_decides_as_an_agent_that_is_told_the_times(tmp_path):
@@ -131,7 +119,7 @@ def test_a_client_may_say_when_but_not_in_the_future(tmp_path):
         with pytest.raises(Refused, match="activated"):
             shop.decide("ann", at=now, activate="later")
         assert shop.audit().differences == 0
-        log = export(shop)
+        log = shop.read_log()
         assert log.time.tolist() == [now - 9e4, now - 8e4, now - 10.0]
 
 
@@ -141,20 +129,7 @@ def test_the_exported_log_has_the_half_life_to_be_found(tmp_path):
     with Driver(tmp_path / "shop.db", settings) as shop:
         for seed in range(3):
             serve(shop, 60, seed, f"user {seed}")
-        log = export(shop)
+        log = shop.read_log()
     model = ib.InfluenceModel(fading=ib.Fading(half_life=HALF_LIFE), pooling="full").fit(log)
     assert model.prior().half_life == pytest.approx(HALF_LIFE)
     assert model.fleet().policy.effective_half_life == pytest.approx(HALF_LIFE)
-
-
-def test_the_page_says_what_time_does():
-    def describe(**rest):
-        usual = {"policy": "Foresight", "state": "own", "half_life_hours": None}
-        return describe_memory(usual | rest)
-
-    assert "changes nothing" in describe()
-    assert "6 h " in describe(half_life_hours=6.0)
-    assert "25 %" in describe(half_life_hours=6.0)
-    assert "2 h " in describe(policy="Foresight(half_life=2)", half_life_hours=6.0)
-    assert "changes nothing" in describe(policy="LCB", half_life_hours=6.0)
-    assert "6 h " in describe(policy="Foresight", state="shared", half_life_hours=6.0)

@@ -95,8 +95,8 @@ def test_the_variance_is_that_of_instances_and_not_of_decisions():
 def test_without_any_variance_there_is_no_doubt():
     same = GroupTotals(40, 40, 40.0, 40.0, 40.0, 40.0)
     more = GroupTotals(40, 40, 80.0, 160.0, 80.0, 40.0)
-    assert compare_groups([(same, more)]).verdict == "the policy loses less than the control"
-    assert compare_groups([(same, same)]).verdict == "no difference has been shown yet"
+    assert compare_groups([(same, more)]).high < 0.0
+    assert not compare_groups([(same, same)]).is_clear
 
 
 def draw_strata(seed, shares, effect=0.0, users=2000, answers=(1.0, 1.0), kept=1.0):
@@ -150,11 +150,10 @@ def test_a_difference_is_found_within_strata_and_its_interval_holds_it():
 
 def test_a_test_whose_groups_lost_somebody_or_do_not_answer_alike_is_withheld():
     lost = judge(draw_strata(1, (0.5,), effect=-0.5, kept=0.8))
-    assert "some are missing from one group" in lost.verdict
+    assert "some are missing from one group" in lost.doubts[0]
     silent = judge(draw_strata(1, (0.5, 0.2), effect=-0.5, answers=(0.9, 0.7)))
-    assert "feedback has come for" in silent.verdict
+    assert "feedback has come for" in silent.doubts[0]
     for evidence in (lost, silent):
-        assert evidence.verdict.startswith("withheld: ")
         assert (evidence.difference, evidence.low, evidence.high) == (None, None, None)
         assert not evidence.is_clear
 
@@ -173,6 +172,6 @@ def test_a_changed_share_makes_strata_in_the_store(tmp_path):
             shop.decide(f"user {n}", decision_id=str(n))
             shop.feed_back(str(n), float(n >= 300) + (n % 7) / 10)
         report = shop.report()
-    assert report["verdict"] == "no difference has been shown yet"
+    assert report["verdict"].startswith("No difference has been shown yet")
     groups = [GroupTotals(**report[group]) for group in ("policy", "control")]
     assert compare_groups([tuple(groups)]).is_clear  # so it was

@@ -8,7 +8,7 @@ from live.driver import Driver, make_settings
 import influential_bandits as ib
 from influential_bandits import Foresight
 from influential_bandits.live.fitting import fit_policy
-from influential_bandits.live.requests import Decide, FitModel, Refused
+from influential_bandits.live.requests import Decide, Refused
 from influential_bandits.policies.registry import policy_to_json
 
 STATES = {
@@ -19,8 +19,7 @@ EVERY_STATE = pytest.mark.parametrize("state", STATES)
 
 
 def fit(shop):
-    described = shop.describe()
-    return shop.read(lambda store: fit_policy(store, 1, described, FitModel()))
+    return fit_policy(shop.read_log(), shop.describe())
 
 
 def learn(shop, users, draw):
@@ -77,7 +76,7 @@ def test_a_fleet_goes_on_from_its_snapshot_though_it_was_changed_since(tmp_path,
         shop.decide("ann")
         loaded = shop.writer._loaded["shop"]
         assert loaded.snapshot_bytes > 0
-        assert loaded.experiment.arms.names == tuple(shop.describe()["arms"])
+        assert loaded.arms.names == tuple(shop.describe()["arms"])
         learn(shop, ["ann", "bob"] * 3, random.Random(0))
         assert shop.audit().differences == 0
     assert caplog.messages == []

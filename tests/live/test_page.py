@@ -188,10 +188,30 @@ def test_what_callers_chose_in_shadow_mode_is_no_evidence(server, admin):
     assert "They are left out here. The policy loses less" in news["parts"]["verdict"]
 
 
+def test_an_experiment_of_rewards_is_told_in_rewards(server, admin):
+    server.create("earning", control_share=0.5, outcome="reward", policy="Uniform")
+    users = [f"user {n}" for n in range(100)]
+    made = server.play("earning", users, loss=lambda one: -2.0 - (one["group"] == "policy"))
+    report = server.call("GET", "/experiments/earning/report")
+    assert (report["difference"], report["outcome"]) == (1.0, "reward")
+    assert report["low"] <= 1.0 <= report["high"]
+    assert report["policy"]["reward"] == 3.0 * report["policy"]["decisions"]
+    assert {arm["mean_reward"] for arm in report["arms"]} == {2.0, 3.0}
+    assert report["verdict"].startswith("The policy earns more than the control, by 1.00")
+    assert "pausing" not in report["verdict"]
+    news = admin.wait_for("/experiments/earning", lambda news: ">100<" in news["parts"]["figures"])
+    shown = figures(news["parts"]["figures"])
+    assert (shown["Mean reward, policy"], shown["Mean reward, control"]) == ("3", "2")
+    assert 'class="verdict large better"' in news["parts"]["verdict"]
+    (met,) = server.call("GET", "/experiments/earning/instances/user%200")["met"]
+    assert met["reward"] == (3.0 if made[0]["group"] == "policy" else 2.0)
+    assert "Mean reward" in admin.get("/experiments/earning/instances/user%200").text
+
+
 # What admins do.
 
 
-def test_settings_are_shown_with_what_follows_and_how_to_change_them(server, admin):
+def test_settings_are_shown_with_what_they_mean_and_how_to_change_them(server, admin):
     given = {"control_share": 0.25, "explore": 0.1, "window_hours": 2.0, "missing_loss": 1.5}
     server.create("settings & more", **given, mode="paused")
     path = "/experiments/settings%20%26%20more"
@@ -202,11 +222,10 @@ def test_settings_are_shown_with_what_follows_and_how_to_change_them(server, adm
     page = Outline(admin.get(f"{path}/settings").text)
     text = " ".join(" ".join(page.texts).split())
     for consequence in (
-        "25 % of new instances",
-        "10 % of decisions",
-        "after 2 h",
-        "a loss of 1.5",
-        "Requests for decisions are refused",
+        "control_share 0.25",
+        "explore 0.1 . Share of decisions taken at random",
+        "missing_loss 1.5",
+        "mode paused . In shadow mode",
         "tea retired",
         "1 MOSS active",
     ):
@@ -334,7 +353,7 @@ def totals(instances, mean, spread=0.1, each=10):
     ],
 )
 def test_verdicts_say_what_the_interval_says(policy, control, begins):
-    report = asdict(compare_groups([(policy, control)]))
+    report = asdict(compare_groups([(policy, control)])) | {"outcome": "loss"}
     verdict = words.describe_evidence(report, {"mode": "live", "control_share": 0.5})
     assert verdict.startswith(begins)
     shadow = words.describe_evidence(report, {"mode": "shadow", "control_share": 0.5})
@@ -347,8 +366,9 @@ def test_verdicts_say_what_the_interval_says(policy, control, begins):
 def test_a_verdict_that_is_withheld_says_why():
     few, many = totals(100, 0.1), totals(300, 0.1)
     evidence = judge([Stratum(0.5, few, many, few, many)])
-    told = words.describe_evidence(asdict(evidence), {"mode": "live", "control_share": 0.5})
-    assert evidence.verdict.startswith("withheld: ")
+    told = words.describe_evidence(
+        asdict(evidence) | {"outcome": "loss"}, {"mode": "live", "control_share": 0.5}
+    )
     assert told.startswith("No verdict: 100 instances of the policy and 300 of the control")
 
 
@@ -363,7 +383,7 @@ def test_shades_follow_size_sign_and_doubt():
     assert cells[1][0][:2] == ("0.00", "± below 0.01")
     assert shade_matrix([[0.0]], [[0.0]])[0][0].shade == "none"
     assert shade_matrix([], []) == []
-    assert shade_matrix([[12345.0]], [[1.0]])[0][0].value == "12345"
+    assert shade_matrix([[12345.0]], [[1.0]])[0][0].value == "12,345"
 
 
 def test_small_pictures_stay_within_their_frames():

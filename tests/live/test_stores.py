@@ -13,8 +13,10 @@ from live.driver import Driver, make_settings
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput, MissingFile
 from influential_bandits.live.events import DECIDED, PENDING, Decision, Event
+from influential_bandits.live.keys import Key
+from influential_bandits.live.store import sql
 from influential_bandits.live.store.opening import back_up, open_store, open_to_read
-from influential_bandits.live.store.sql import Changes, InstanceRow, KeyRow, Snapshot, StoreError
+from influential_bandits.live.store.sql import Changes, InstanceRow, Snapshot, StoreError
 
 FLOATS = [0.1, -0.2, 5e-324, 1.7976931348623157e308, 1 / 3, math.pi, 123456789.123456789]
 
@@ -66,8 +68,8 @@ def test_what_was_written_is_read_again_to_the_bit_and_after_reopening(address):
         assert reader.snapshots(1, [1]) == [kept]
         assert list(reader.states_of_users(1, kept.fingerprint)) == [(1, kept.state)]
         assert list(reader.states_of_users(1, "another")) == []
-        assert reader.instances_by_label(1, ["ann", "bob"]) == expected.instances
-        assert reader.instances_by_number(1, [1, 2]) == expected.instances
+        assert reader.instances_by("label", 1, ["ann", "bob"]) == expected.instances
+        assert reader.instances_by("number", 1, [1, 2]) == expected.instances
         assert reader.events_of_instance(1, 1, 10, 20) == expected.events[10:20]
         with pytest.raises(StoreError):
             reader.run("DELETE FROM events")
@@ -106,10 +108,10 @@ def test_keys_and_erasure(address):
     with open_store(address) as store:
         write(store, make_changes())
         store.begin()
-        store.add_key(KeyRow("digest", "label", "admin", None, 0.1))
+        store.add_key(Key("digest", "label", "admin", None, 0.1))
         store.erase(1, 1)
         store.commit()
-        assert store.keys() == [KeyRow("digest", "label", "admin", None, 0.1)]
+        assert store.keys() == [Key("digest", "label", "admin", None, 0.1)]
         assert list(store.events_after(1, 0)) == []
         assert store.decisions(1, ["d"]) == []
         assert store.snapshots(1, [1]) == []
@@ -117,6 +119,29 @@ def test_keys_and_erasure(address):
         store.drop_key("digest")
         store.commit()
         assert store.keys() == []
+
+
+def test_a_store_of_an_earlier_version_is_brought_up_to_date(address, monkeypatch):
+    def only_first(step):
+        return step.name.startswith("0001")
+
+    monkeypatch.setattr(sql, "is_step", only_first)
+    with open_store(address) as store:
+        write(store, make_changes())
+        store.begin()
+        store.run("INSERT INTO keys VALUES ('digest', 'label', 'admin', NULL, 0.5)")
+        store.commit()
+        before = list(store.events_after(1, 0))
+    monkeypatch.undo()
+    with open_to_read(address) as reader:  # an audit changes nothing
+        assert reader.keys() == [Key("digest", "label", "admin", None, 0.5)]
+    for _ in range(2):
+        with open_store(address) as store:
+            assert store.keys() == [Key("digest", "label", "admin", None, 0.5, None)]
+            assert list(store.events_after(1, 0)) == before
+    monkeypatch.setattr(sql, "is_step", only_first)
+    with pytest.raises(StoreError, match="newer version"):
+        open_store(address)
 
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
@@ -127,9 +152,9 @@ TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 def test_texts_and_numbers_are_kept_exactly(address, label, at):
     with open_store(address) as store:
         store.begin()
-        store.add_key(KeyRow(label, label, "admin", None, at))
+        store.add_key(Key(label, label, "admin", None, at))
         store.commit()
-        assert store.keys() == [KeyRow(label, label, "admin", None, at)]
+        assert store.keys() == [Key(label, label, "admin", None, at)]
         store.begin()
         store.drop_key(label)
         store.commit()
@@ -164,13 +189,13 @@ def test_a_full_disk_works_again_when_there_is_room(tmp_path):
         names = [f"e{number}" for number in range(2000)]
         store.begin()
         with pytest.raises(StoreError, match="full"):
-            store.run_many("INSERT INTO keys VALUES (?, ?, '', 1, 0)", [(n, n) for n in names])
+            store.run_many("INSERT INTO keys VALUES (?, ?, '', 1, 0, 9)", [(n, n) for n in names])
         assert b"ann" not in (tmp_path / "s.db").read_bytes()  # it is in the log
         store.roll_back()
         assert b"ann" in (tmp_path / "s.db").read_bytes()  # which was written back
         store.run("PRAGMA max_page_count = 1000000")
         store.begin()
-        store.add_key(KeyRow("digest", "label", "reader", None, 0.0))
+        store.add_key(Key("digest", "label", "reader", None, 0.0))
         store.commit()
         assert [d.id for d in store.decisions(1, ["d"])] == ["d"]
         assert len(store.keys()) == 1

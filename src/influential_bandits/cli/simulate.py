@@ -1,4 +1,4 @@
-"""The command that plays: simulate."""
+"""Commands that play: simulate, and warm-up."""
 
 from __future__ import annotations
 
@@ -113,3 +113,24 @@ def simulate(
         files = list_instance_files(instances)
         with where.open() as execution, print_rest_first(typer.echo):
             typer.echo(play_files(files, names, settings, out, execution))
+
+
+@app.command(name="warm-up", epilog="Example: influential-bandits warm-up --policy mine.py:Greedy")
+def compile_ahead(
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="Policy, named as for simulate; by default those that are used most."),
+    ] = None,
+) -> None:
+    """Compile ahead what is needed first, so that nobody waits for it later.
+
+    Compiled code is kept on disk; what is there already is not compiled again.
+    """
+    with explain_stop("what was compiled is kept"):
+        from influential_bandits.policies.registry import policy_from_text
+        from influential_bandits.studies.warm_up import warm_up
+
+        players = [policy_from_text(name) for name in policy or ()]
+        for step in warm_up(players) if players else warm_up():
+            typer.echo(step)
+    typer.echo("ready")

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 import msgspec
 from starlette.requests import Request as HttpRequest
 
-from influential_bandits.live.keys import Role, Visitor
+from influential_bandits.errors import InvalidInput
+from influential_bandits.live.keys import Key, Role
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.store.sql import ExperimentRow
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 EXPERIMENT = "/v1/experiments/{experiment}"
 DECISION = EXPERIMENT + "/decisions/{decision:label}"
+A_PAGE = 1000  # entries of a list
 PARTS = {"": "[^/]+", "label": ".*", "int": "[0-9]{1,9}"}  # of paths; a label is any text
 
 Handler = Callable[..., Awaitable[Any]]
@@ -35,12 +37,19 @@ class Asked:
 
     service: Service
     request: HttpRequest
-    visitor: Visitor
+    visitor: Key
     names: dict[str, str]  # in the path
 
     async def row(self) -> ExperimentRow:
         """Return the experiment of the path; one that the visitor may not see is not there."""
         return await self.service.find(self.names["experiment"], self.visitor)
+
+    def number(self, name: str, default: int, most: int = 2**62) -> int:
+        """Return a number of the query."""
+        text = self.request.query_params.get(name, str(default))
+        if not (text.isascii() and text.isdecimal() and len(text) < 20):
+            raise InvalidInput(f"{name} must be a whole number, got {text!r:.40}")
+        return min(int(text), most)
 
     async def work(self, act: Callable[[Any, float], T], **names: Any) -> T:
         """Have the writer do something in the experiment of the path; wait until it is on disk."""

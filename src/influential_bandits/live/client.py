@@ -181,6 +181,10 @@ class Client(Closing):
         """Change settings while it runs."""
         return self._call("PATCH", self._path(), {"settings": settings})
 
+    def delete(self, *, confirm: str) -> None:
+        """Delete a closed experiment (``change(mode="closed")``) for good; confirm its name."""
+        self._call("DELETE", f"{self._path()}?confirm={quote(confirm, safe='')}")
+
     def describe(self) -> dict[str, Any]:
         """Return settings, arms and models."""
         return self._call("GET", self._path())
@@ -202,7 +206,7 @@ class Client(Closing):
     def fit_model(
         self, *, memory: float | None = None, half_life_hours: float | None = None
     ) -> int:
-        """Let the service learn a model from its events, and stage it; return its version.
+        """Learn a model from the log of the experiment, here, and stage it; return its version.
 
         Parameters
         ----------
@@ -210,9 +214,10 @@ class Client(Closing):
             How influence fades in the model: by pulls, or by the clock. By default as the
             ``half_life_hours`` of the experiment say, and without them not at all.
         """
-        body = {"fit": {"memory": memory, "half_life_hours": half_life_hours}}
-        answer = self._call("POST", f"{self._path()}/models", body, SECONDS_TO_WORK)
-        return int(answer["version"])
+        from influential_bandits.live.fitting import fit_policy
+
+        policy = fit_policy(self.read_log(), self.describe(), memory, half_life_hours)
+        return self.stage_model(policy)
 
     def activate_model(self, version: int) -> None:
         """Decide by a model from now on; 0 is the policy of the settings."""
@@ -236,6 +241,8 @@ class Client(Closing):
         """Return all losses so far as a log, for models and tests."""
         answer = self._send("GET", f"{self._path()}/log?format=parquet", wait=SECONDS_TO_WORK)
         table = optional_module("pyarrow.parquet").read_table(io.BytesIO(answer.content))
+        if not table.num_rows:
+            raise InvalidInput("there are no losses yet")
         return read_log(
             table, instance="instance", arm="arm", time="time", time_unit="s", loss="loss"
         )

@@ -23,6 +23,8 @@ EXPIRED = "expired"  # loss, if a missing one counts
 EXPOSED = "exposed"  # arm, met elsewhere
 ERASED = "erased"  # all there was of an instance
 
+DELETED = "deleted"  # all there was of an experiment; data: name
+
 OF_EXPERIMENT = (CREATED, CHANGED, ARM_ADDED, ARM_RETIRED, MODEL_STAGED, MODEL_ACTIVATED)
 
 # Where a decision stands.

@@ -81,8 +81,7 @@ class Evidence:
     difference: float | None  # mean loss of the policy less that of the control group
     low: float | None
     high: float | None
-    verdict: str
-    doubts: tuple[str, ...] = ()  # for which the verdict is withheld
+    doubts: tuple[str, ...] = ()  # for which no verdict is given
 
     @property
     def is_clear(self) -> bool:
@@ -100,14 +99,7 @@ def judge(strata: Sequence[Stratum]) -> Evidence:
     doubts = (*_doubt_sizes(strata), *_doubt_feedback(strata))
     if not doubts:
         return evidence
-    return replace(
-        evidence,
-        difference=None,
-        low=None,
-        high=None,
-        verdict=f"withheld: {'; '.join(doubts)}",
-        doubts=doubts,
-    )
+    return replace(evidence, difference=None, low=None, high=None, doubts=doubts)
 
 
 def compare_groups(
@@ -121,24 +113,16 @@ def compare_groups(
     --------
     >>> many = GroupTotals(1000, 10_000, 3000.0, 9900.0, 30_000.0, 100_000.0)
     >>> few = GroupTotals(3, 30, 9.0, 29.7, 90.0, 300.0)
-    >>> compare_groups([(few, many)]).verdict
-    'too early to tell: each group needs 30 instances with feedback'
+    >>> compare_groups([(few, many)]).difference is None  # each group needs 30 instances
+    True
     """
     policy = sum_totals(pair[0] for pair in pairs)
     control = sum_totals(pair[1] for pair in pairs)
     usable = [pair for pair in pairs if min(of.instances for of in pair) >= FEWEST]
     if not usable:
-        verdict = f"too early to tell: each group needs {FEWEST} instances with feedback"
-        return Evidence(policy, control, None, None, None, verdict)
+        return Evidence(policy, control, None, None, None)
     difference, radius = _estimate(usable, level)
-    low, high = difference - radius, difference + radius
-    if low > 0.0:
-        verdict = "the policy loses more than the control"
-    elif high < 0.0:
-        verdict = "the policy loses less than the control"
-    else:
-        verdict = "no difference has been shown yet"
-    return Evidence(policy, control, difference, low, high, verdict)
+    return Evidence(policy, control, difference, difference - radius, difference + radius)
 
 
 def _estimate(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,7 +17,6 @@ import msgspec
 import numpy as np
 
 from influential_bandits.errors import InvalidInput
-from influential_bandits.live.choices import Choice, Difference, choice_probability
 from influential_bandits.live.events import (
     ARM_ADDED,
     ARM_RETIRED,
@@ -34,21 +33,77 @@ from influential_bandits.live.events import (
     OF_EXPERIMENT,
     SHOWN,
     Event,
+    encode,
 )
-from influential_bandits.live.members import Member, StoreSource
 from influential_bandits.live.settings import Settings, make_policy
 from influential_bandits.live.states import (
     AgentState,
     Arms,
     FleetState,
-    InstanceState,
+    FleetUser,
     count_arms,
     state_fingerprint,
 )
-from influential_bandits.live.store.sql import InstanceRow
+from influential_bandits.live.store.sql import Connection, ExperimentRow, InstanceRow
 from influential_bandits.numerics.streams import SERVICE, draw_uniform
+from influential_bandits.policies.uniform import Uniform
 
 GROUP, EXPLORE, EXPLORED_ARM = range(3)  # draws of a stream
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was decided, and why."""
+
+    arm: int
+    probability: float | None
+    expected_loss: float | None
+    proposed: int | None = None
+
+    def describe(
+        self, eligible: list[int] | None, later: bool, model: int, at: float | None
+    ) -> str | None:
+        """Return what an event of a decision keeps, so that it can be made again."""
+        data: dict[str, Any] = {"p": self.probability, "expected": self.expected_loss}
+        if eligible is not None:
+            data["eligible"] = eligible
+        if later:
+            data["later"] = True
+        if self.proposed is not None:
+            data["baseline"] = self.arm
+        if model:
+            data["model"] = model
+        if at is not None:
+            data["at"] = at
+        return encode(data).decode()
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A decision that comes out otherwise when its events are applied again."""
+
+    event: Event
+    expected: Choice
+
+    def __str__(self) -> str:
+        """Say which, in one line."""
+        return (
+            f"event {self.event.number} (decision {self.event.decision}): arm {self.event.arm} was "
+            f"served, and {self.expected.arm} comes out"
+        )
+
+
+@dataclass
+class Member:
+    """An instance that is held in memory."""
+
+    number: int  # 1, 2, … of the experiment
+    label: str
+    group: str  # "policy" or "control"
+    model: int = 0  # that its state was computed with
+    state: AgentState | None = None
+    since_snapshot: int = 0  # events
+    snapshot_bytes: int = 0  # of the latest one
 
 
 @dataclass
@@ -57,7 +112,8 @@ class Experiment:
 
     number: int
     name: str
-    source: StoreSource | None = None  # None: nothing has happened yet
+    store: Connection | None = None  # None: nothing has happened yet
+    reads_snapshots: bool = True  # an audit reads none
     settings: Settings = field(default_factory=lambda: Settings(arms=("",)))
     arms: Arms = field(default_factory=lambda: Arms(()))
     arms_since: list[tuple[int, Arms]] = field(default_factory=list)  # from which event on
@@ -71,22 +127,24 @@ class Experiment:
     _shared: FleetState | None = None
     touched: dict[int, Member] = field(default_factory=dict)  # since they were last looked at
     noted: int = 0  # events since then
+    instances: int = 0  # number of the latest one
+    since_snapshot: int = 0  # events of a fleet
+    snapshot_bytes: int = 0  # of the latest one
+    crowded: dict[int, int] = field(default_factory=dict)  # by instance: decisions too many wait
     _fingerprints: dict[tuple[str, int], str] = field(default_factory=dict)  # by group and model
 
     # Settings, arms and models.
 
     @classmethod
-    def load(
-        cls, number: int, name: str, events: Iterable[Event], source: StoreSource | None = None
-    ) -> Experiment:
-        """Return an experiment as its own events have made it; its instances have none yet."""
-        experiment = cls(number, name, source)
-        for event in events:
-            if event.kind in OF_EXPERIMENT:
+    def load(cls, store: Connection, row: ExperimentRow, until: int | None = None) -> Experiment:
+        """Return an experiment as its own events made it, all or up to one, without instances."""
+        experiment = cls(row.id, row.name, store, instances=row.instances)
+        for event in store.events_of_experiment(row.id):
+            if event.kind in OF_EXPERIMENT and (until is None or event.number <= until):
                 experiment.apply_to_experiment(event)
         return experiment
 
-    def describe(self, events: int, instances: int) -> dict[str, Any]:
+    def describe(self, events: int) -> dict[str, Any]:
         """Return settings, arms and models, and how many events and instances there are."""
         settings = msgspec.to_builtins(self.settings)
         del settings["arms"]
@@ -95,10 +153,11 @@ class Experiment:
             "arms": list(self.arms.names),
             "retired": [self.arms.names[arm] for arm in sorted(self.arms.retired)],
             "settings": settings,
+            "policy": self.models.get(self.model, self.settings.policy),  # that is served
             "model": self.model,
             "models": [{"version": v, "policy": policy} for v, policy in self.models.items()],
             "events": events,
-            "instances": instances,
+            "instances": self.instances,
         }
 
     @property
@@ -214,10 +273,6 @@ class Experiment:
     def _is_of_fleet(self, member: Member) -> bool:
         return self.settings.state == "shared" and member.group == "policy"
 
-    def follows(self, member: Member) -> bool:
-        """Tell whether there is a state in memory that the next event would move."""
-        return member.state is not None or self._is_of_fleet(member)
-
     def draw_group(self, instance: int) -> str:
         """Return the group of a new instance: a function of the seed and its number."""
         return (
@@ -228,7 +283,7 @@ class Experiment:
         seed = np.uint64(self.settings.seed)
         return float(draw_uniform(seed, np.uint64(instance), SERVICE, t, draw))
 
-    def state_of(self, member: Member) -> InstanceState:
+    def state_of(self, member: Member) -> AgentState | FleetUser:
         """Return the state of an instance, as of all events known here."""
         if self._is_of_fleet(member):
             assert self.shared is not None
@@ -245,15 +300,17 @@ class Experiment:
         """Compute a state from the latest snapshot that fits and the instance's events since."""
         policy = self.control if member.group == "control" else self.policy
         place = self.settings.seed, member.number
-        assert self.source is not None
-        snapshot = self.source.snapshot(member.number, self.fingerprint(member.group))
+        assert self.store is not None
+        fingerprint = self.fingerprint(member.group)
+        snapshots = self.store.snapshots(self.number, [member.number] * self.reads_snapshots)
         state, after, member.since_snapshot = None, 0, 0
-        # Of another service that is further than this one, it would be too new.
-        if snapshot is not None and snapshot[1] <= self.applied:
-            state = AgentState.unpack(snapshot[0], policy, self.arms.names, *place)
-            after = 0 if state is None else snapshot[1]
-            member.snapshot_bytes = len(snapshot[0])
-        for event in self.source.events(member.number, after, self.applied):
+        for snapshot in snapshots:
+            # Of another service that is further than this one, it would be too new.
+            if snapshot.fingerprint == fingerprint and snapshot.number <= self.applied:
+                state = AgentState.unpack(snapshot.state, policy, self.arms.names, *place)
+                after = 0 if state is None else snapshot.number
+                member.snapshot_bytes = len(snapshot.state)
+        for event in self._events_of(member, after):
             arms = self.arms_at(event.number)
             if state is None:
                 state = AgentState.start(policy, self._with_arms_of_model(member, arms), *place)
@@ -262,7 +319,11 @@ class Experiment:
         if state is None:
             self._start(member)
         else:
-            member.state, member.model, member.applied = state, self.model, self.applied
+            member.state, member.model = state, self.model
+
+    def _events_of(self, member: Member, after: int = 0) -> list[Event]:
+        assert self.store is not None
+        return self.store.events_of_instance(self.number, member.number, after, self.applied)
 
     def _with_arms_of_model(self, member: Member, arms: Arms) -> Arms:
         """Return the arms at an event, and those that came before the model of a group was made.
@@ -277,14 +338,13 @@ class Experiment:
         """Give an instance of which there are no events its first state."""
         policy = self.control if member.group == "control" else self.policy
         member.state = AgentState.start(policy, self.arms, self.settings.seed, member.number)
-        member.model, member.applied = self.model, self.applied
+        member.model = self.model
 
     def _remember(self, member: Member) -> None:
         """Tell a fleet that started with a model what an instance met before; it teaches nobody."""
         pulls: dict[int, tuple[int, float | None, float]] = {}  # by number of the event
         tickets: dict[int, int] = {}
-        assert self.source is not None
-        for event in self.source.events(member.number, 0, self.applied):
+        for event in self._events_of(member):
             if event.kind in (DECIDED, SHOWN) and event.ticket is not None:
                 pulls[event.number] = _arm(event), None, event.when()
                 tickets[event.ticket] = event.number
@@ -301,7 +361,7 @@ class Experiment:
             arms, losses, times = zip(*pulls.values(), strict=True)
             self.shared.remember(member.number, arms, losses, times)
 
-    def _move(self, member: Member, state: InstanceState, event: Event) -> None:
+    def _move(self, member: Member, state: AgentState | FleetUser, event: Event) -> None:
         """Let an event move the state of its instance."""
         if event.kind == SHOWN or (event.kind == DECIDED and event.ticket is not None):
             state.pull(_arm(event), event.when())
@@ -313,7 +373,6 @@ class Experiment:
                     state.give_up(event.ticket)
                 else:
                     state.observe(event.ticket, event.loss)
-        member.applied = event.number
         member.since_snapshot += 1
 
     def _is_of_this_model(self, member: Member, event: Event) -> bool:
@@ -349,13 +408,9 @@ class Experiment:
                 arm = int(np.flatnonzero(allowed)[place])
             probability = explore / several + (1.0 - explore) * (arm == best)
         policy = self.control if member.group == "control" else self.policy
-        exact = choice_probability(policy, several)
-        if exact is None:
-            stated = None
-        elif exact == 1.0:
-            stated = probability
-        else:  # of a policy that draws all eligible arms alike, exploration changes nothing
-            stated = exact
+        stated = None if policy.draws else probability
+        if isinstance(policy, Uniform):  # it draws all alike, and exploration changes nothing
+            stated = 1.0 / several
         if baseline is not None:
             return Choice(baseline, None, state.expected_loss(baseline, at), proposed=arm)
         return Choice(arm, stated, state.expected_loss(arm, at))
@@ -376,7 +431,6 @@ class Experiment:
         state = self.state_of(member)
         if shown:
             event = event._replace(ticket=state.pull(_arm(event), event.when()))
-            member.applied = event.number
             member.since_snapshot += 1
         else:
             self._move(member, state, event)

@@ -7,18 +7,16 @@ from typing import Any
 
 from influential_bandits.live.events import DECIDED, EXPOSED, Decision, Event
 from influential_bandits.live.experiment import Experiment
-from influential_bandits.live.members import StoreSource
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.store.sql import Connection, InstanceRow
 from influential_bandits.live.words import describe_policy, write_number, write_share
 
-EVENTS_READ = 600  # of an instance, the latest
-MOST_SHOWN = 200
+MOST_SHOWN = 200  # arms that an instance met
 
 
 def find_instance(store: Connection, experiment: int, label: str) -> InstanceRow:
     """Return an instance of the store."""
-    rows = store.instances_by_label(experiment, [label])
+    rows = store.instances_by("label", experiment, [label])
     if not rows:
         raise Refused(404, "unknown_instance", f"there is no instance {label!r:.80}")
     return rows[0]
@@ -26,15 +24,18 @@ def find_instance(store: Connection, experiment: int, label: str) -> InstanceRow
 
 def load_alone(store: Connection, row: InstanceRow) -> Experiment:
     """Return an experiment that knows all its events, to look at an instance with its own state."""
-    (there,) = (found for found in store.experiments() if found.id == row.experiment)
-    events = store.events_of_experiment(there.id)
-    experiment = Experiment.load(there.id, there.name, events, StoreSource(store, there.id))
-    experiment.applied = max(experiment.applied, there.events)
+    there = store.experiment(row.experiment)
+    experiment = Experiment.load(store, there)
+    experiment.applied = there.events
     return experiment
 
 
 def describe_instance(
-    store: Connection, row: InstanceRow, described: dict[str, Any], expected: dict[str, Any]
+    store: Connection,
+    row: InstanceRow,
+    described: dict[str, Any],
+    expected: dict[str, Any],
+    before: int = 2**62,
 ) -> dict[str, Any]:
     """Return all that is known of an instance, as JSON data.
 
@@ -42,39 +43,22 @@ def describe_instance(
     ----------
     described, expected
         What the experiment says of itself, and of the losses that it expects.
+    before : int
+        Number of an event: the latest arms that were met before it are told.
     """
     names = described["arms"]
-    events = store.events_of_instance(row.experiment, row.number)
-    latest = events[-EVENTS_READ:]
-    ids = [event.decision for event in latest if event.kind == DECIDED and event.decision]
-    decisions = {found.id: found for found in store.decisions(row.experiment, ids[-MOST_SHOWN:])}
-    kinds = (DECIDED, EXPOSED)
-    met = [e for e in latest if e.kind in kinds and (e.kind == EXPOSED or e.decision in decisions)]
-    decided = [event for event in met if event.kind == DECIDED]
-    why = []
-    if decided:
-        why = explain_choice(decisions[decided[-1].decision or ""], decided[-1], described)
+    events = store.meetings_of_instance(row.experiment, row.number, before, MOST_SHOWN)
+    ids = [event.decision for event in events if event.kind == DECIDED and event.decision]
+    decisions = {decision.id: decision for decision in store.decisions(row.experiment, ids)}
+    met = [(event, decisions.get(event.decision or "")) for event in events]
+    decided = [(decision, event) for event, decision in met if decision and event.kind == DECIDED]
     return {
         "instance": row.label,
         "group": row.group,
         "arms": names,
         **expected,
-        "events": [
-            {
-                "number": event.number,
-                "kind": event.kind,
-                "at": event.at,
-                "decision_id": event.decision,
-                "arm": None if event.arm is None else names[event.arm],
-                "loss": event.loss,
-            }
-            for event in events
-        ],
-        "met": [
-            _describe_meeting(event, decisions.get(event.decision or ""), names)
-            for event in met[-MOST_SHOWN:]
-        ],
-        "why": why,
+        "met": [_describe_meeting(*pair, names) for pair in met],
+        "why": explain_choice(*decided[-1], described) if decided else [],
     }
 
 
@@ -113,7 +97,7 @@ def explain_choice(decision: Decision, event: Event, described: dict[str, Any]) 
     else:
         models = {model["version"]: model["policy"] for model in described["models"]}
         policy = models.get(decision.model, settings["policy"])
-        words = describe_policy(policy, shared=settings["state"] == "shared")
+        words = describe_policy(policy)
         model = f", model {decision.model}" if decision.model else ""
         sentences.append(f"It is in the group of the policy, {words.name}{model}. {words.rule}")
     eligible = event.read().get("eligible")
@@ -124,8 +108,9 @@ def explain_choice(decision: Decision, event: Event, described: dict[str, Any]) 
     else:
         sentences.append("All arms in use were eligible.")
     if decision.expected_loss is not None:
-        expected = write_number(decision.expected_loss)
-        sentences.append(f"A loss of {expected} was expected of it then.")
+        sign = -1.0 if settings["outcome"] == "reward" else 1.0
+        expected = write_number(sign * decision.expected_loss)
+        sentences.append(f"A {settings['outcome']} of {expected} was expected of it then.")
     if decision.probability == 1.0:
         sentences.append("No chance was involved: with the same past it would be chosen again.")
     elif decision.probability is not None:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass, field
 from itertools import islice
 
 from influential_bandits.errors import InfluentialBanditsError
 from influential_bandits.live.events import Event
 from influential_bandits.live.experiment import Experiment
-from influential_bandits.live.members import StoreSource
 from influential_bandits.live.store.sql import Connection, ExperimentRow, Snapshot, Store
 
 log = logging.getLogger("influential_bandits.live")
@@ -23,31 +21,20 @@ MOST_AT_ONCE = 10_000  # users and events of a fleet that requests may wait for
 EVENTS_AT_A_TIME = 512
 
 
-@dataclass
-class Loaded:
-    """An experiment in memory."""
-
-    experiment: Experiment
-    instances: int
-    since_snapshot: int = 0  # events of a fleet
-    snapshot_bytes: int = 0  # of the latest one
-    crowded: dict[int, int] = field(default_factory=dict)  # by instance: decisions too many wait
-
-
 class Loader:
     """Loads the experiments of a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._threads: dict[str, threading.Thread] = {}
-        self._done: dict[str, Loaded] = {}
+        self._done: dict[str, Experiment] = {}
 
     @property
     def is_busy(self) -> bool:
         """Whether a fleet is being computed."""
         return any(thread.is_alive() for thread in list(self._threads.values()))
 
-    def load(self, row: ExperimentRow) -> Loaded | None:
+    def load(self, row: ExperimentRow) -> Experiment | None:
         """Return an experiment as of its latest event; None while it is computed aside."""
         thread = self._threads.get(row.name)
         if thread is not None and thread.is_alive():
@@ -55,10 +42,10 @@ class Loader:
         self._threads.pop(row.name, None)
         loaded = self._done.pop(row.name, None)
         if loaded is not None:
-            loaded.experiment.source = StoreSource(self._store, row.id)
+            loaded.store = self._store
         elif count_steps(self._store, row) <= MOST_AT_ONCE:
             loaded = load_experiment(self._store, row)
-        if loaded is not None and row.events - loaded.experiment.applied <= MOST_AT_ONCE:
+        if loaded is not None and row.events - loaded.applied <= MOST_AT_ONCE:
             catch_up(self._store, loaded, row)
             return loaded
         thread = threading.Thread(target=self._load_aside, args=(row, loaded), daemon=True)
@@ -66,12 +53,12 @@ class Loader:
         thread.start()
         return None
 
-    def _load_aside(self, row: ExperimentRow, loaded: Loaded | None) -> None:
+    def _load_aside(self, row: ExperimentRow, loaded: Experiment | None) -> None:
         try:
             with self._store.open_reader() as reader:
                 if loaded is None:
                     loaded = load_experiment(reader, row)
-                loaded.experiment.source = StoreSource(reader, row.id)
+                loaded.store = reader
                 catch_up(reader, loaded, row)
         except InfluentialBanditsError as error:  # the next request begins anew
             log.warning("%s could not be loaded: %s", row.name, error)
@@ -87,55 +74,48 @@ def count_steps(store: Connection, row: ExperimentRow) -> int:
     return row.instances + row.events - (0 if snapshot is None else snapshot.number)
 
 
-def load_experiment(store: Connection, row: ExperimentRow) -> Loaded:
+def load_experiment(store: Connection, row: ExperimentRow) -> Experiment:
     """Read an experiment; of a fleet, the latest snapshot if it fits, and nothing if not."""
     experiment, snapshot = _find_beginning(store, row)
-    loaded = Loaded(experiment, row.instances)
     if experiment.settings.state != "shared":
         experiment.applied = row.events
-        return loaded
+        return experiment
     if snapshot is not None and experiment.shared is not None:
         users = store.states_of_users(row.id, snapshot.fingerprint)
         if experiment.shared.unpack(snapshot.state, users):
             experiment.applied = snapshot.number
-            loaded.snapshot_bytes = len(snapshot.state)
-            return loaded
-    return Loaded(Experiment(row.id, row.name, experiment.source), row.instances)
+            experiment.snapshot_bytes = len(snapshot.state)
+            return experiment
+    return Experiment(row.id, row.name, store)
 
 
 def _find_beginning(store: Connection, row: ExperimentRow) -> tuple[Experiment, Snapshot | None]:
     """Return an experiment as it was at the latest snapshot of its fleet, and this if it fits."""
-    source, events = StoreSource(store, row.id), store.events_of_experiment(row.id)
     for snapshot in store.snapshots(row.id, [0]):
-        before = [event for event in events if event.number <= snapshot.number]
-        experiment = Experiment.load(row.id, row.name, before, source)
+        experiment = Experiment.load(store, row, until=snapshot.number)
         if snapshot.fingerprint == experiment.fingerprint("policy"):
             return experiment, snapshot
-    return Experiment.load(row.id, row.name, events, source), None
+    return Experiment.load(store, row), None
 
 
-def catch_up(store: Connection, loaded: Loaded, row: ExperimentRow) -> None:
+def catch_up(store: Connection, experiment: Experiment, row: ExperimentRow) -> None:
     """Apply what was written since: by another service, or before this one started."""
-    experiment = loaded.experiment
     is_fleet = experiment.settings.state == "shared" or experiment.applied == 0
     if experiment.applied < row.events:
         events = store.events_after(row.id, experiment.applied)
         while some := list(islice(events, EVENTS_AT_A_TIME)):
             _apply(store, experiment, some, is_fleet)
     experiment.applied = max(experiment.applied, row.events)
-    loaded.instances = row.instances
+    experiment.instances = row.instances
 
 
 def _apply(store: Connection, experiment: Experiment, events: list[Event], is_fleet: bool) -> None:
     if is_fleet:
         members = experiment.members
         missing = {e.instance for e in events if e.instance and e.instance not in members}
-        for row in store.instances_by_number(experiment.number, missing):
+        for row in store.instances_by("number", experiment.number, missing):
             experiment.admit(row.number, row.label, row.group)
     for event in events:
-        member = experiment.members.get(event.instance)
-        if member is not None and not experiment.follows(member):
-            member = None  # its state is computed from the store when it is needed
-        difference = experiment.apply(member, event)
+        difference = experiment.apply(experiment.members.get(event.instance), event)
         if difference is not None:
             log.error("%s: %s", experiment.name, difference)

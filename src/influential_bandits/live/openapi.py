@@ -26,15 +26,11 @@ ERROR = {
         }
     },
 }
-REFUSALS = {
-    "401": "no key",
-    "403": "the key's role does not allow it",
-    "404": "there is no such thing, or the key does not see it",
-    "409": "it contradicts what is there",
-    "413": "the body is too large",
-    "422": "it cannot be understood; the message says why",
-    "503": "the store failed or the queue is full; ask again, with the same identifiers",
-}
+REFUSAL = (
+    "Refused. 401: no key; 403: its role does not allow it; 404: not there, or not for this key; "
+    "409: it contradicts what is there; 413: too large; 422: not understood; 503: ask again, with "
+    "the same identifiers"
+)
 
 
 def describe_calls(calls: Iterable[Call]) -> dict[str, Any]:
@@ -66,10 +62,7 @@ def describe_calls(calls: Iterable[Call]) -> dict[str, Any]:
                     "description": "made" if call.status == 201 else "done",
                     "content": _describe_answer(call.answer, by_type),
                 },
-                **{
-                    status: {"description": text, "content": _as_json(ERROR)}
-                    for status, text in REFUSALS.items()
-                },
+                "default": {"description": REFUSAL, "content": _as_json(ERROR)},
             },
         }
         if call.body is not None:

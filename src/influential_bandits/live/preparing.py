@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from influential_bandits.live.events import Event
 from influential_bandits.live.experiment import Experiment
 from influential_bandits.live.settings import Settings, make_policy
 from influential_bandits.live.states import Arms, try_out
@@ -28,9 +26,8 @@ def prepare_model(described: dict[str, Any], policy: str | dict[str, Any]) -> No
     _prepare(settings, policy, Arms(tuple(names), retired))
 
 
-def prepare_stored(events: Iterable[Event]) -> None:
-    """Compile what an experiment of a store needs as it stands: its events are given."""
-    experiment = Experiment.load(0, "", events)
+def prepare_stored(experiment: Experiment) -> None:
+    """Compile what an experiment of a store needs as it stands."""
     model = experiment.models.get(experiment.model, experiment.settings.policy)
     _prepare(experiment.settings, model, experiment.arms)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import IO, Any
 
 from influential_bandits.live.events import Event
@@ -13,17 +14,22 @@ from influential_bandits.live.experiment import Experiment
 from influential_bandits.live.store.sql import Connection
 from influential_bandits.packages import optional_module
 
-COLUMNS = ("instance", "arm", "time", "loss", "group", "probability")
+COLUMNS = {
+    "instance": str,
+    "arm": str,
+    "time": float,
+    "loss": float,
+    "group": str,
+    "probability": float,
+}
 ROWS_AT_A_TIME = 50_000
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def describe_experiment(store: Connection, number: int) -> dict[str, Any]:
     """Return settings, arms and models of an experiment, from its events."""
-    (row,) = (row for row in store.experiments() if row.id == number)
-    events = store.events_of_experiment(number)
-    experiment = Experiment.load(number, row.name, events)
-    return experiment.describe(row.events, row.instances)
+    row = store.experiment(number)
+    return Experiment.load(store, row).describe(row.events)
 
 
 def read_events(
@@ -47,7 +53,7 @@ def write_csv(store: Connection, experiment: int, names: Sequence[str], file: IO
     """Write the log as CSV."""
     text = io.TextIOWrapper(file, "utf-8", newline="")
     writer = csv.writer(text)
-    writer.writerow(COLUMNS)
+    writer.writerow(list(COLUMNS))
     for label, arm, *rest in read_events(store, experiment, names):
         writer.writerow((_disarm(label), _disarm(arm), *rest))
     text.detach()
@@ -59,20 +65,21 @@ def _disarm(text: str) -> str:
 
 
 def write_parquet(
-    store: Connection, experiment: int, names: Sequence[str], file: IO[bytes]
+    store: Connection, experiment: int, names: Sequence[str], file: IO[bytes] | Path
 ) -> None:
     """Write the log as a Parquet file."""
+    write_rows(read_events(store, experiment, names), COLUMNS, file)
+
+
+def write_rows(
+    rows: Iterator[tuple[Any, ...]], columns: Mapping[str, type], file: IO[bytes] | Path
+) -> None:
+    """Write rows as a Parquet file, given the names of columns and what they hold."""
     arrow, parquet = optional_module("pyarrow"), optional_module("pyarrow.parquet")
-    text, number = arrow.string(), arrow.float64()
-    kinds = (text, text, number, number, text, number)
-    schema = arrow.schema(list(zip(COLUMNS, kinds, strict=True)))
-    events = read_events(store, experiment, names)
+    kinds = {str: arrow.string(), float: arrow.float64(), int: arrow.int64()}
+    schema = arrow.schema([(name, kinds[kind]) for name, kind in columns.items()])
     with parquet.ParquetWriter(file, schema) as writer:
-        while rows := list(islice(events, ROWS_AT_A_TIME)):
-            writer.write_table(_table(arrow, schema, rows))
-
-
-def _table(arrow: Any, schema: Any, rows: list[tuple[Any, ...]]) -> Any:
-    columns = zip(*rows, strict=True)
-    arrays = [arrow.array(list(c), f.type) for c, f in zip(columns, schema, strict=True)]
-    return arrow.table(arrays, schema=schema)
+        while some := list(islice(rows, ROWS_AT_A_TIME)):
+            pairs = zip(zip(*some, strict=True), schema, strict=True)
+            arrays = [arrow.array(values, field.type) for values, field in pairs]
+            writer.write_table(arrow.table(arrays, schema=schema))

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from influential_bandits.live.choices import Difference
 from influential_bandits.live.events import DECIDED, Event
-from influential_bandits.live.experiment import Experiment
-from influential_bandits.live.members import StoreSource
+from influential_bandits.live.experiment import Difference, Experiment
 from influential_bandits.live.store.opening import open_to_read
 from influential_bandits.live.store.sql import Connection, ExperimentRow, InstanceRow
 
@@ -40,7 +38,7 @@ def replay_experiment(store: Connection, row: ExperimentRow) -> Audit:
     events = decisions = differences = 0
     first: Difference | None = None
     for at, rows in enumerate(_gather_instances(store, row.id, all_at_once=shared)):
-        experiment = Experiment(row.id, row.name, StoreSource(store, row.id, has_snapshots=False))
+        experiment = Experiment(row.id, row.name, store, reads_snapshots=False)
         numbers = min(rows, default=1), max(rows, default=0)
         for event in _read_events(store, row.id, *numbers):
             if event.instance or at == 0:

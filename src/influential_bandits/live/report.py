@@ -30,6 +30,7 @@ from influential_bandits.live.events import (
 from influential_bandits.live.evidence import Evidence, GroupTotals, Stratum, judge
 from influential_bandits.live.reading import describe_experiment
 from influential_bandits.live.store.sql import Connection, ExperimentRow
+from influential_bandits.live.words import describe_evidence, tell_rewards
 from influential_bandits.numerics.arrays import Floats
 
 GROUPS = ("policy", "control")
@@ -140,7 +141,7 @@ class Report:
     def make(self, store: Connection, now: float) -> dict[str, Any]:
         """Return it as JSON data."""
         with self._lock:
-            (row,) = (row for row in store.experiments() if row.id == self._experiment)
+            row = store.experiment(self._experiment)
             begin = self._find_beginning(store, now)
             seconds = _choose_seconds(now - begin, row.events)
             if seconds != self._seconds or self._has_erased(store, row):
@@ -148,8 +149,13 @@ class Report:
             while self._applied < row.events:
                 self._read(store, min(self._applied + EVENTS_AT_A_TIME, row.events))
             self._forget(int(begin // seconds))
-            names = describe_experiment(store, self._experiment)["arms"]  # last: it has all arms
-            return self._describe(names, begin, now)
+            described = describe_experiment(store, self._experiment)  # last: it has all arms
+            report = self._describe(described["arms"], begin, now)
+        settings = described["settings"]
+        report["outcome"] = settings["outcome"]
+        if settings["outcome"] == "reward":
+            report = tell_rewards(report)
+        return report | {"verdict": describe_evidence(report, settings)}
 
     def _find_beginning(self, store: Connection, now: float) -> float:
         sql = "SELECT at FROM events WHERE experiment = ? AND number = 1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -19,6 +19,10 @@ class Refused(InfluentialBanditsError):
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
         self.status, self.code = status, code
+
+
+def _digest(at: float | None, *asked: Any) -> str:
+    return hashlib.sha256(encode(asked if at is None else (*asked, at))).hexdigest()[:16]
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,10 +46,7 @@ class Decide(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def digest(self) -> str:
         """Return what tells this question from another one."""
-        asked: list[Any] = [self.instance, self.eligible, self.activate, self.baseline]
-        if self.at is not None:
-            asked.append(self.at)
-        return hashlib.sha256(encode(asked)).hexdigest()[:16]
+        return _digest(self.at, self.instance, self.eligible, self.activate, self.baseline)
 
 
 class Feedback(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,10 +86,7 @@ class Expose(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def digest(self) -> str:
         """Return what tells these exposures from others."""
-        asked: list[Any] = [self.instance, self.arms]
-        if self.at is not None:
-            asked.append(self.at)
-        return hashlib.sha256(encode(asked)).hexdigest()[:16]
+        return _digest(self.at, self.instance, self.arms)
 
 
 class CreateExperiment(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -106,7 +104,8 @@ class ChangeSettings(Request, frozen=True, kw_only=True, forbid_unknown_fields=T
     window_hours: float | msgspec.UnsetType = msgspec.UNSET
     missing_loss: float | msgspec.UnsetType | None = msgspec.UNSET
     best_rating: float | msgspec.UnsetType | None = msgspec.UNSET
-    mode: Literal["live", "shadow", "paused"] | msgspec.UnsetType = msgspec.UNSET
+    outcome: Literal["loss", "reward"] | msgspec.UnsetType = msgspec.UNSET
+    mode: Literal["live", "shadow", "paused", "closed"] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ChangeExperiment(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -121,24 +120,10 @@ class AddArm(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
 
 
-class FitModel(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How influence fades in a model that is fitted to the events: by pulls, or by the clock.
-
-    By default as the experiment's ``half_life_hours`` say, and without them not at all.
-    """
-
-    memory: float | None = None
-    half_life_hours: float | None = None
-
-
 class StageModel(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A policy to be activated later, such as Foresight with a prior from a log.
+    """A policy to be activated later, such as Foresight with a prior from a log."""
 
-    With ``fit`` in place of ``policy``, it is learned from the events of the experiment.
-    """
-
-    policy: str | dict[str, Any] | None = None
-    fit: FitModel | None = None
+    policy: str | dict[str, Any]
 
 
 class Item(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -163,3 +148,4 @@ class NewKey(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     label: str
     role: Literal["reader", "writer", "admin"] = "writer"
     experiment: str | None = None
+    days: Annotated[float, msgspec.Meta(gt=0.0, le=36_600.0)] | None = None  # until it ends

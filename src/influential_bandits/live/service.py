@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
+import os
+import re
 import secrets
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -17,22 +21,23 @@ from influential_bandits.live.api import Asked, Call, Router
 from influential_bandits.live.experiment import Experiment
 from influential_bandits.live.handlers import CALLS
 from influential_bandits.live.instances import describe_instance, find_instance, load_alone
-from influential_bandits.live.keys import NOBODY, KeyRing, Role, Visitor
-from influential_bandits.live.metrics import Metrics
+from influential_bandits.live.keys import NOBODY, SECONDS_FRESH, Key, KeyRing, Role
+from influential_bandits.live.logs import access, audit, log
+from influential_bandits.live.metrics import FOLDER_VARIABLE, Metrics
 from influential_bandits.live.page.page import Page
 from influential_bandits.live.reading import describe_experiment
 from influential_bandits.live.report import Report
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.store.sql import Connection, ExperimentRow, StoreError
+from influential_bandits.live.words import tell_rewards
 from influential_bandits.live.writer import Job, Writer
 from influential_bandits.policies.fleet.estimate import SharedEstimate
-
-log = logging.getLogger("influential_bandits.live")
 
 SECONDS_TO_READ = 10.0  # for an answer of the store that a request waits for
 SECONDS_TO_WRITE = 10.0  # until what a request asks for is on disk
 MOST_REPORTS = 48  # kept, so that they read what is new alone
 MOST_LONG_QUESTIONS = 2  # at a time; all others, such as for keys, find a free thread
+PROCESS, REQUESTS = secrets.token_hex(4), itertools.count(1)  # name a request in the log
 
 
 class Service:
@@ -50,17 +55,18 @@ class Service:
     def __init__(self, writer: Writer, secret: bytes | None = None, root: str = "") -> None:
         self.writer = writer
         self.secret = secret or secrets.token_bytes(32)
-        self.metrics = Metrics(writer)
+        self.metrics, self._is_one_of_several = Metrics(writer), FOLDER_VARIABLE in os.environ
         self._readers: list[Connection] = []
-        self.keys = KeyRing(lambda: self.read_soon(lambda store: store.keys()))
+        self.keys = KeyRing(lambda: self.read_soon(lambda store: store.keys()), writer.now)
         self._experiments: dict[str, ExperimentRow] = {}
+        self._known_until = 0.0  # another service may delete one, and make it anew
         self._reports: dict[tuple[int, str], Report] = {}
         self._finding = asyncio.Lock()
         self._few = asyncio.Semaphore(MOST_LONG_QUESTIONS)
         self._delivered: list[tuple[asyncio.Future[Any], Any]] = []  # answers, and who waits
         self.after_compiling: Callable[[], None] = lambda: None
         self._loop: asyncio.AbstractEventLoop | None = None
-        writer.after_batch = self._deliver_all
+        writer.after_batch, writer.note = self._deliver_all, self.metrics.note
         self.page = Page(self, root)
         self._router = Router(
             [
@@ -76,12 +82,20 @@ class Service:
         if scope["type"] != "http":
             await self._live(receive, send)
             return
-        request = HttpRequest(scope, receive)
+        request, start = HttpRequest(scope, receive), time.perf_counter()
         try:
             response = await self._respond(request)
         except ClientDisconnect:  # nobody is left to be answered
             return
+        seconds = time.perf_counter() - start
+        self.metrics.observe_call(scope.get("call", "page"))(seconds)
+        response.raw_headers.append((b"x-request-id", _request_id(request).encode()))
         await response(scope, receive, send)
+        is_audited = response.status_code in (401, 403) or scope.get("is_audited", False)
+        if is_audited or access.isEnabledFor(logging.INFO):
+            (audit if is_audited else access).info(
+                "request", extra={"facts": _describe(request, response.status_code, seconds)}
+            )
 
     async def _live(self, receive: Any, send: Any) -> None:
         """Tell the server that we are ready; stop the writer when the server ends."""
@@ -107,8 +121,8 @@ class Service:
             raise
         except FORESEEN as error:
             refused = as_refusal(error)
-        except Exception:
-            log.exception("a request failed")
+        except Exception:  # noqa: BLE001 - it is in the log
+            log.exception("a request failed", extra={"facts": _describe(request, 500, 0.0)})
             self.metrics.errors.inc()
             refused = Refused(500, "internal", "the service failed; see its log")
         if "text/html" in request.headers.get("accept", ""):
@@ -117,6 +131,8 @@ class Service:
 
     def _endpoint(self, call: Call) -> Callable[[HttpRequest], Awaitable[Any]]:
         async def serve(request: HttpRequest) -> Any:
+            request.scope["call"], is_change = call.name, call.method != "GET"
+            request.scope["is_audited"] = call.role == "admin" and is_change
             # The key before the body.
             visitor = NOBODY if call.role is None else await self._admit(request, call.role)
             data = b"" if call.method == "GET" else await request.body()
@@ -125,7 +141,7 @@ class Service:
 
         return serve
 
-    async def _admit(self, request: HttpRequest, role: Role) -> Visitor:
+    async def _admit(self, request: HttpRequest, role: Role) -> Key:
         """Return who asks: by a key, or a look (GET) by the cookie of the page."""
         header = request.headers.get("authorization")
         visitor = None
@@ -140,6 +156,7 @@ class Service:
             )
         if not visitor.may(role):
             raise Refused(403, "not_allowed", f"this takes a key of the role {role}")
+        request.scope["visitor"] = visitor
         return visitor
 
     # The writer, and the store.
@@ -160,6 +177,8 @@ class Service:
     def _deliver_all(self) -> None:
         """Hand the answers of a batch over to the loop; called by the writer's thread."""
         delivered, self._delivered = self._delivered, []
+        if self._is_one_of_several:
+            self.metrics.note_batch()
         if delivered and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_deliver, delivered)
 
@@ -195,7 +214,7 @@ class Service:
 
     # Experiments, as far as a visitor sees them.
 
-    async def find(self, name: str, visitor: Visitor) -> ExperimentRow:
+    async def find(self, name: str, visitor: Key) -> ExperimentRow:
         """Return an experiment; one that the visitor may not see is not there, and as slowly."""
         row = self._find_known(name, visitor)
         if row is None:
@@ -204,14 +223,21 @@ class Service:
                 if row is None:
                     rows = await self.read_soon(lambda store: store.experiments())
                     self._experiments = {row.name: row for row in rows}
+                    self._known_until = time.monotonic() + SECONDS_FRESH
                     row = self._find_known(name, visitor)
         if row is None:
             raise Refused(404, "unknown_experiment", f"there is no experiment {name!r:.80}")
         return row
 
-    def _find_known(self, name: str, visitor: Visitor) -> ExperimentRow | None:
+    def _find_known(self, name: str, visitor: Key) -> ExperimentRow | None:
+        if time.monotonic() >= self._known_until:
+            return None
         row = self._experiments.get(name)
         return row if row is not None and visitor.sees(row.id) else None
+
+    def forget(self, name: str) -> None:
+        """Know an experiment no more."""
+        self._experiments.pop(name, None)
 
     async def describe(self, row: ExperimentRow) -> dict[str, Any]:
         """Return settings, arms and models; without the writer."""
@@ -246,7 +272,9 @@ class Service:
         estimate: SharedEstimate = await self._aside(summarise)
         return estimate
 
-    async def describe_instance(self, row: ExperimentRow, label: str) -> dict[str, Any]:
+    async def describe_instance(
+        self, row: ExperimentRow, label: str, before: int = 2**62
+    ) -> dict[str, Any]:
         """Return all that is known of an instance, and the losses expected of it now."""
         described, now = await self.describe(row), self.writer.now()
         instance = await self.read_soon(lambda store: find_instance(store, row.id, label))
@@ -261,9 +289,35 @@ class Service:
         else:
             expected = await self.read_aside(lambda store: expect(load_alone(store, instance)))
         answer: dict[str, Any] = await self.read_aside(
-            lambda store: describe_instance(store, instance, described, expected)
+            lambda store: describe_instance(store, instance, described, expected, before)
         )
+        if described["settings"]["outcome"] == "reward":
+            answer = tell_rewards(answer)
         return answer
+
+
+def _request_id(request: HttpRequest) -> str:
+    """Return by what a request is known in logs: as the client says, or a name of ours."""
+    if "request_id" not in request.scope:
+        stated = request.headers.get("x-request-id", "")
+        is_plain = stated and re.fullmatch(r"[\w.:-]{1,80}", stated, re.ASCII)
+        request.scope["request_id"] = stated if is_plain else f"{PROCESS}-{next(REQUESTS)}"
+    name: str = request.scope["request_id"]
+    return name
+
+
+def _describe(request: HttpRequest, status: int, seconds: float) -> dict[str, Any]:
+    """Return what the log says of a request: nothing of its body, and of its key the label."""
+    key: Key | None = request.scope.get("visitor")
+    return {
+        "id": _request_id(request),
+        "method": request.method,
+        "path": request.scope["path"],
+        "status": status,
+        "seconds": round(seconds, 6),
+        "from": request.client.host if request.client else None,
+        "key": key and {"label": key.label, "role": key.role, "digest": key.digest[:12]},
+    }
 
 
 def _give_up(future: asyncio.Future[Any]) -> None:

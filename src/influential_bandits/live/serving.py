@@ -12,50 +12,84 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
-from urllib.request import urlopen
 
 from influential_bandits.checks import abbreviate
 from influential_bandits.errors import InvalidInput
 from influential_bandits.files import write_text
-from influential_bandits.live.keys import make_key
+from influential_bandits.live.keys import ROLES, digest_key, make_key
+from influential_bandits.live.logs import set_up
 from influential_bandits.live.requests import Refused
+from influential_bandits.live.settings import require_label
 from influential_bandits.live.store.opening import is_shared, open_store
-from influential_bandits.live.store.sql import Store
+from influential_bandits.live.store.sql import Changes, Store
+from influential_bandits.live.transactions.of_store import StoreTransaction
 from influential_bandits.packages import require_packages
 
 __all__ = ["serve", "serve_in_background"]
 
 SAFE_SQLITE = (3, 51, 3)
 STORE_VARIABLE = "INFLUENTIAL_BANDITS_STORE"
+LOG_VARIABLE = "INFLUENTIAL_BANDITS_LOG_FORMAT"
+ACCESS_VARIABLE = "INFLUENTIAL_BANDITS_ACCESS_LOG"
 ROOT_VARIABLE = "INFLUENTIAL_BANDITS_ROOT_PATH"
+KEY_VARIABLE = "INFLUENTIAL_BANDITS_FIRST_KEY"  # chosen beforehand, as by a container
+FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client looks when it is imported
+FEWEST_CHARACTERS = 32  # of such a key
 SECRET_VARIABLE = "INFLUENTIAL_BANDITS_SECRET"  # signs the cookies of the page
 PACKAGES = ("starlette", "uvicorn", "httptools", "msgspec", "prometheus_client")
 
 
-def add_key(store: Store, label: str, at: float) -> str:
-    """Make a key for everything."""
-    key, row = make_key(label, "admin", None, at)
+def add_key(
+    store: Store,
+    label: str,
+    at: float,
+    role: str = "admin",
+    experiment: str = "",
+    days: float | None = None,
+) -> str:
+    """Make a key, by default one for everything that never ends."""
+    numbers = {"": None, **{row.name: row.id for row in store.experiments()}}
+    if role not in ROLES:
+        raise InvalidInput(f"a role is one of {', '.join(ROLES)}, got {abbreviate(role)}")
+    if experiment not in numbers:
+        raise InvalidInput(f"there is no experiment {abbreviate(experiment)}")
+    key, row = make_key(require_label("label", label), role, numbers[experiment], at, days)
+    _change(store, lambda work: work.add_key(row))
+    return key
+
+
+def drop_key(store: Store, digest: str) -> None:
+    """Forget a key, but not the last one that opens everything."""
+    _change(store, lambda work: work.drop_key(digest))
+
+
+def _change(store: Store, act: Callable[[StoreTransaction], None]) -> None:
     store.begin()
     try:
-        store.add_key(row)
+        act(StoreTransaction(store, Changes()))
         store.commit()
     finally:
         store.roll_back()
-    return key
 
 
 def add_first_key(store: Store, at: float, hand_over: Callable[[str], None]) -> None:
     """Make a key for everything if there is no key yet; it counts once it was handed over."""
-    key, row = make_key("first key", "admin", None, at)
-    store.begin()
-    try:
+    key, row = make_key("first key", "admin", at=at)
+    chosen = os.environ.get(KEY_VARIABLE)
+    if chosen is not None:
+        if len(chosen) < FEWEST_CHARACTERS:
+            raise InvalidInput(f"{KEY_VARIABLE} must have {FEWEST_CHARACTERS} characters or more")
+        row = row._replace(digest=digest_key(chosen))
+
+    def add(work: StoreTransaction) -> None:
         if not store.keys():
-            store.add_key(row)
-            hand_over(key)
-            store.commit()
-    finally:
-        store.roll_back()
+            work.add_key(row)
+            if chosen is None:
+                hand_over(key)
+
+    _change(store, add)
 
 
 def write_key(path: str | Path, key: str) -> None:
@@ -69,8 +103,9 @@ def write_key(path: str | Path, key: str) -> None:
     write_text(path, f"{key}\n")
 
 
-def make_application(address: str, **limits: Any) -> Any:
+def make_application(address: str, root: str = "", **limits: Any) -> Any:
     """Return the application for a store, as an ASGI server takes it; limits are the writer's."""
+    from influential_bandits.live.experiment import Experiment
     from influential_bandits.live.preparing import prepare_stored
     from influential_bandits.live.service import Service
     from influential_bandits.live.writer import Writer
@@ -78,9 +113,8 @@ def make_application(address: str, **limits: Any) -> Any:
     store = open_store(address)
     rows = store.experiments()
     for row in rows:
-        prepare_stored(store.events_of_experiment(row.id))
+        prepare_stored(Experiment.load(store, row))
     secret = os.environ.get(SECRET_VARIABLE, "").encode()
-    root = os.environ.get(ROOT_VARIABLE, "")
     service = Service(Writer(store, **limits), secret or None, root)
     for row in rows:  # a fleet is computed now, and not when the first request comes
         try:
@@ -105,18 +139,8 @@ def spare_collections() -> None:
 
 def application_from_environment() -> Any:
     """Return the application for the store that the environment names: so workers find theirs."""
-    return make_application(os.environ[STORE_VARIABLE])
-
-
-def _run_when_ready(address: str, work: Callable[[str], None], key: str) -> None:
-    """Run something against the service as soon as it answers."""
-    for _ in range(600):
-        try:
-            with urlopen(f"{address}/health"):
-                break
-        except OSError:
-            time.sleep(0.1)
-    work(key)
+    set_up(os.environ[LOG_VARIABLE], every_request=os.environ[ACCESS_VARIABLE] == "1")
+    return make_application(os.environ[STORE_VARIABLE], os.environ[ROOT_VARIABLE])
 
 
 def serve(
@@ -128,8 +152,9 @@ def serve(
     keep_alive: int = 75,
     root_path: str = "",
     key_file: str | Path | None = None,
+    log_format: str = "text",
+    access_log: bool = False,
     tell: Callable[[str], None] = print,
-    meanwhile: Callable[[str], None] | None = None,
     **limits: Any,
 ) -> None:
     """Serve until stopped.
@@ -145,10 +170,12 @@ def serve(
         The path under which a proxy serves it, such as ``"/bandits"``, and takes off.
     key_file : path, optional
         Where the first key is written, for its owner alone; by default it is told.
+    log_format : {"text", "json"}
+        Of the log, on standard error: failures, what admins do, and who is turned away.
+    access_log : bool
+        Whether every request is in the log.
     tell : callable
         Given the lines to print.
-    meanwhile : callable, optional
-        Run in a thread of its own once the service answers, with a new key for everything.
     limits
         Of the writer, for one worker: how much may wait, how often states are kept.
 
@@ -166,6 +193,7 @@ def serve(
         )
     if root_path and (not root_path.startswith("/") or root_path.endswith("/")):
         raise InvalidInput(f"root_path must be like /bandits, got {abbreviate(root_path)}")
+    set_up(log_format, every_request=access_log)
     _require_free_port(host, port)  # before a store is made, and its key shown
     import uvicorn
 
@@ -177,41 +205,37 @@ def serve(
 
     with open_store(address) as opened:
         add_first_key(opened, time.time(), hand_over)
-        helper = None if meanwhile is None else add_key(opened, "made-up shop", time.time())
     if not is_shared(address) and sqlite3.sqlite_version_info < SAFE_SQLITE:
         tell(
             f"SQLite {sqlite3.sqlite_version}: let no other program write to {address} meanwhile "
             "(versions before 3.51.3 can damage a file that two write to)."
         )
+    tell(f"Serving on http://{host}:{port}; stop with Ctrl-C.")
+    options = protocol_options() | {
+        "host": host,
+        "port": port,
+        "access_log": False,
+        "timeout_keep_alive": keep_alive,
+        "timeout_graceful_shutdown": 30,
+    }
+    if workers == 1:
+        uvicorn.run(make_application(address, root_path, **limits), **options)
+        return
     os.environ[STORE_VARIABLE], os.environ[ROOT_VARIABLE] = address, root_path
+    os.environ[LOG_VARIABLE], os.environ[ACCESS_VARIABLE] = log_format, str(int(access_log))
     if not os.environ.get(SECRET_VARIABLE):
         os.environ[SECRET_VARIABLE] = token_hex(32)  # one for all workers
-    if meanwhile is not None and helper is not None:
-        where = f"http://{host}:{port}"
-        threading.Thread(
-            target=_run_when_ready, args=(where, meanwhile, helper), daemon=True
-        ).start()
-    tell(f"Serving on http://{host}:{port}; stop with Ctrl-C.")
-    uvicorn.run(
-        f"{__name__}:application_from_environment"
-        if workers > 1
-        else make_application(address, **limits),
-        factory=workers > 1,
-        host=host,
-        port=port,
-        workers=workers if workers > 1 else None,
-        access_log=False,
-        timeout_keep_alive=keep_alive,
-        timeout_graceful_shutdown=30,
-        **protocol_options(),
-    )
+    with TemporaryDirectory() as folder:  # in which the workers count together
+        os.environ[FOLDER_VARIABLE] = folder
+        factory = f"{__name__}:application_from_environment"
+        uvicorn.run(factory, factory=True, workers=workers, **options)
 
 
 def protocol_options() -> dict[str, Any]:
     """Return how connections are served, as uvicorn takes it."""
     from influential_bandits.live.connection import Connection
 
-    return {"http": Connection, "ws": "none", "log_level": "warning"}
+    return {"http": Connection, "ws": "none", "log_config": None}
 
 
 def _require_free_port(host: str, port: int) -> None:
@@ -239,8 +263,12 @@ class RunningService(NamedTuple):
 
 
 @contextmanager
-def serve_in_background(store: str | Path, **options: Any) -> Iterator[RunningService]:
-    """Serve in a thread of this process, on a free port, until the block ends; to try things out.
+def serve_in_background(
+    store: str | Path, *, port: int = 0, **options: Any
+) -> Iterator[RunningService]:
+    """Serve in a thread of this process until the block ends, to try things out.
+
+    By default on a port that is free.
 
     Examples
     --------
@@ -258,11 +286,14 @@ def serve_in_background(store: str | Path, **options: Any) -> Iterator[RunningSe
     require_packages(*PACKAGES)
     import uvicorn
 
+    if port:
+        _require_free_port("127.0.0.1", port)
     with open_store(store) as opened:
         key = add_key(opened, "background", time.time())
     application = make_application(str(store), **options)
     with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(("127.0.0.1", port))
         port = listening.getsockname()[1]
         server = uvicorn.Server(uvicorn.Config(application, lifespan="on", **protocol_options()))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

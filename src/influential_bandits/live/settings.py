@@ -49,11 +49,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         What counts then; by default nothing.
     best_rating : float, optional
         Where feedback comes as ratings, loss = best_rating − rating.
+    outcome : "loss" or "reward"
+        In which of them the page, reports and instances tell outcomes; reward = −loss.
     half_life_hours : float, optional
         Hours after which half of what an arm does to the losses is gone, by the clock. It is told
         to policies that have a half-life, as Foresight, unless they say one themselves.
-    mode : "live", "shadow" or "paused"
-        In shadow mode the caller's own choice is served, and ours is noted beside it.
+    mode : "live", "shadow", "paused" or "closed"
+        In shadow mode the caller's own choice is served, and ours is noted beside it. Paused, it
+        takes feedback but no decisions; closed, neither.
     seed : int
         Of groups, exploration and the policies' own random numbers.
 
@@ -72,8 +75,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     window_hours: float = 168.0
     missing_loss: float | None = None
     best_rating: float | None = None
+    outcome: Literal["loss", "reward"] = "loss"
     half_life_hours: float | None = None
-    mode: Literal["live", "shadow", "paused"] = "live"
+    mode: Literal["live", "shadow", "paused", "closed"] = "live"
     seed: int = 0
 
     def check(self) -> None:
@@ -85,19 +89,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         for name in ("control_share", "explore"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InvalidInput(f"{name} must be a share in 0 … 1, got {getattr(self, name)}")
-        if not 0.0 < self.window_hours <= LONGEST_WINDOW:
-            raise InvalidInput(
-                f"window_hours must be above 0, and {LONGEST_WINDOW:g} at most, "
-                f"got {self.window_hours}"
-            )
         for name in ("missing_loss", "best_rating"):
             if getattr(self, name) is not None:
                 require_loss(name, getattr(self, name))
-        if self.half_life_hours is not None and not 0.0 < self.half_life_hours <= LONGEST_WINDOW:
-            raise InvalidInput(
-                f"half_life_hours must be above 0, and {LONGEST_WINDOW:g} at most, "
-                f"got {self.half_life_hours}"
-            )
+        for name in ("window_hours", "half_life_hours"):
+            hours = getattr(self, name)
+            if hours is not None and not 0.0 < hours <= LONGEST_WINDOW:
+                raise InvalidInput(
+                    f"{name} must be above 0, and {LONGEST_WINDOW:g} at most, got {hours}"
+                )
         if not 0 <= self.seed < 2**63:
             raise InvalidInput(f"seed must be in 0 … 2⁶³ − 1, got {abbreviate(self.seed)}")
         make_policy(self.policy, shared=self.state == "shared")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -144,21 +143,11 @@ def open_shop(
             nonlocal said
             if time.monotonic() - said >= SECONDS_BETWEEN_LINES or done == rounds:
                 said = time.monotonic()
-                tell(f"{done:,} of {rounds:,} visits: {describe_evidence(client.report())}")
+                tell(f"{done:,} of {rounds:,} visits. {client.report()['verdict']}")
 
         per_second = None if speed <= 0 else speed
         run_shop(client, population, users, seed=seed, per_second=per_second, tell=say)
         tell("All users have left.")
-
-
-def describe_evidence(report: dict[str, Any]) -> str:
-    """Return what the A/B test says, in a line."""
-    if report["difference"] is None:
-        return str(report["verdict"])
-    return (
-        f"{report['verdict']}: {report['difference']:+.3f} a decision "
-        f"({report['low']:+.3f} … {report['high']:+.3f}, at any time)"
-    )
 
 
 def _end_now(times: Floats) -> list[float]:

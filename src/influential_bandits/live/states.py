@@ -9,7 +9,7 @@ import hashlib
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache, partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -72,35 +72,7 @@ def _or_none(eligible: Mask) -> Mask | None:
     return None if count_arms(eligible) == eligible.size else eligible
 
 
-class InstanceState(Protocol):
-    """What a state does, whoever keeps it."""
-
-    def follow(self, arms: Arms) -> None:
-        """Take on the arms that have come, and drop those that have gone."""
-
-    def choose(self, eligible: Mask, at: float) -> int:
-        """Return the arm for a pull at a time, in seconds."""
-
-    def expected_loss(self, arm: int, at: float) -> float | None:
-        """Return what an arm was expected to cost when one was last chosen, if the policy says."""
-
-    def expected_losses(self, at: float) -> tuple[list[float], list[float]] | None:
-        """Return what each arm would cost then and the deviations of it, if the policy says so.
-
-        A look: it moves nothing.
-        """
-
-    def pull(self, arm: int, at: float) -> int:
-        """Follow a pull; return its ticket."""
-
-    def observe(self, ticket: int, loss: float) -> None:
-        """Learn the loss of a pull."""
-
-    def give_up(self, ticket: int) -> None:
-        """Expect the loss of a pull no more."""
-
-
-class AgentState(InstanceState):
+class AgentState:
     """The state of an instance that has a policy of its own."""
 
     def __init__(self, agent: Agent) -> None:
@@ -147,6 +119,7 @@ class AgentState(InstanceState):
         return len(self._agent.pending)
 
     def follow(self, arms: Arms) -> None:
+        """Take on the arms that have come, and drop those that have gone."""
         if len(arms.names) == self._agent.n_arms and arms.retired == self._agent.retired:
             return
         for name in arms.names[self._agent.n_arms :]:
@@ -155,23 +128,29 @@ class AgentState(InstanceState):
             self._agent.retire_arm(arm)
 
     def choose(self, eligible: Mask, at: float) -> int:
+        """Return the arm for a pull at a time, in seconds."""
         return self._agent.select(_or_none(eligible), at)
 
     def expected_loss(self, arm: int, at: float) -> float | None:
+        """Return what an arm would cost then, if the policy says."""
         mean = self._agent.expected_losses(at)
         return None if mean is None else float(mean[arm])
 
     def expected_losses(self, at: float) -> tuple[list[float], list[float]] | None:
+        """Return what each arm would cost then, and the deviations of it; a look moves nothing."""
         mean = self._agent.expected_losses(at)
         return None if mean is None else (mean.tolist(), [])
 
     def pull(self, arm: int, at: float) -> int:
+        """Follow a pull; return its ticket."""
         return self._agent.expose(arm, at).round
 
     def observe(self, ticket: int, loss: float) -> None:
+        """Learn the loss of a pull."""
         self._agent.observe(self._agent.pending[ticket], loss)
 
     def give_up(self, ticket: int) -> None:
+        """Expect the loss of a pull no more."""
         self._agent.cancel(self._agent.pending[ticket])
 
 
@@ -236,8 +215,8 @@ class FleetState:
         return True
 
 
-class FleetUser(InstanceState):
-    """The state of one instance of a fleet."""
+class FleetUser:
+    """The state of one instance of a fleet, which does what an :class:`AgentState` does."""
 
     def __init__(self, fleet: Fleet, user: str) -> None:
         self._fleet, self._user = fleet, user
@@ -246,26 +225,32 @@ class FleetUser(InstanceState):
         """Nothing to do: the fleet has followed."""
 
     def choose(self, eligible: Mask, at: float) -> int:
+        """Return the arm for a pull at a time, in seconds."""
         return self._fleet.select(self._user, _or_none(eligible), at)
 
     def expected_loss(self, arm: int, at: float) -> float | None:
+        """Return what an arm was expected to cost when one was last chosen."""
         return self._fleet.latest_look(arm)
 
     def expected_losses(self, at: float) -> tuple[list[float], list[float]] | None:
-        if self._user not in self._fleet:  # a newcomer
+        """Return what each arm would cost then, and the deviations of it; nothing of a newcomer."""
+        if self._user not in self._fleet:
             return None
         mean, deviation = self._fleet.expected_losses(self._user, at)
         return mean.tolist(), deviation.tolist()
 
     def pull(self, arm: int, at: float) -> int:
+        """Follow a pull; return its ticket."""
         return self._fleet.pull(self._user, arm, at=at).number
 
     def observe(self, ticket: int, loss: float) -> None:
+        """Learn the loss of a pull."""
         pull = self._find(ticket)
         if pull is not None:
             self._fleet.observe(pull, loss)
 
     def give_up(self, ticket: int) -> None:
+        """Expect the loss of a pull no more."""
         pull = self._find(ticket)
         if pull is not None:
             self._fleet.cancel(pull)
@@ -290,10 +275,10 @@ def state_fingerprint(policy: Policy, seed: int, *, shared: bool) -> str:
     return hashlib.sha256(text).hexdigest()[:32]
 
 
-def require_servable(policy: Any, arms: Arms, *, shared: bool = False) -> InstanceState:
+def require_servable(policy: Any, arms: Arms, *, shared: bool = False) -> AgentState | FleetUser:
     """Raise unless a policy can choose among these arms; return the state of somebody new."""
     if shared:
-        state: InstanceState = FleetState(policy, arms).of(1)
+        state: AgentState | FleetUser = FleetState(policy, arms).of(1)
     else:
         state = AgentState.start(policy, arms, 0, 0)
     state.choose(arms.mask(), 0.0)

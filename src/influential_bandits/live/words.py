@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -10,7 +12,7 @@ from urllib.parse import quote
 
 from influential_bandits.errors import InfluentialBanditsError
 from influential_bandits.live.evidence import FEWEST
-from influential_bandits.live.settings import make_policy
+from influential_bandits.live.settings import Settings, make_policy
 
 MINUS = "−"
 MOST_DIGITS = 12  # after the point
@@ -24,11 +26,11 @@ class PolicyWords(NamedTuple):
 
 
 class SettingWords(NamedTuple):
-    """A setting that can be changed: what it is now, and what follows from it."""
+    """A setting: what it is now, and what it means."""
 
     name: str
     value: Any
-    consequence: str
+    meaning: str
 
 
 def write_number(value: float | None, digits: int = 3) -> str:
@@ -112,25 +114,15 @@ def instance_path(experiment: str, label: str) -> str:
     return f"{base}/{quote(label, safe='')}"
 
 
-def describe_policy(description: str | dict[str, Any], *, shared: bool = False) -> PolicyWords:
+def describe_policy(description: str | dict[str, Any]) -> PolicyWords:
     """Return a policy of settings in words."""
     try:
-        policy = make_policy(description, shared=shared)
+        policy = make_policy(description)
     except InfluentialBanditsError:  # a policy of a module that is not imported here
         return PolicyWords(str(description)[:80], "")
     rule = (type(policy).__doc__ or "").strip().partition("\n")[0]
     label = policy.label
     return PolicyWords(label if len(label) <= 80 else f"{type(policy).__name__}(…)", rule)
-
-
-def served_policy(described: dict[str, Any]) -> str | dict[str, Any]:
-    """Return the policy that is served: of the active model, or of the settings."""
-    for model in described["models"]:
-        if model["version"] == described["model"]:
-            description: str | dict[str, Any] = model["policy"]
-            return description
-    default: str | dict[str, Any] = described["settings"]["policy"]
-    return default
 
 
 def describe_evidence(report: dict[str, Any], settings: dict[str, Any]) -> str:
@@ -144,15 +136,55 @@ def describe_evidence(report: dict[str, Any], settings: dict[str, Any]) -> str:
     size = write_decimal(abs(difference), digits)
     ends = sorted((abs(low), abs(high)))
     by = f"by {size} a decision ({' to '.join(write_decimal(end, digits) for end in ends)})"
-    if high < 0.0:
-        return f"The policy loses less than the control, {by}."
-    if low > 0.0:
-        return f"The policy loses more than the control, {by}. Consider pausing it."
+    verb, participle = ("earns", "earned") if report["outcome"] == "reward" else ("loses", "lost")
+    if low > 0.0 or high < 0.0:
+        advice = " Consider pausing it." if judge_tone(report) == "worse" else ""
+        more = "more" if low > 0.0 else "less"
+        return f"The policy {verb} {more} than the control, {by}.{advice}"
     less = "less" if difference < 0.0 else "more"
     return (
-        f"No difference has been shown yet. So far the policy has lost {size} a decision {less}; "
-        f"all from {write_decimal(low, digits)} to {write_decimal(high, digits)} is still possible."
+        f"No difference has been shown yet. So far the policy has {participle} {size} a decision "
+        f"{less}; all from {write_decimal(low, digits)} to {write_decimal(high, digits)} is still "
+        "possible."
     )
+
+
+def judge_tone(report: dict[str, Any]) -> str:
+    """Return whether the policy is better, worse, or neither yet ("open")."""
+    low, high = report["low"], report["high"]
+    if low is None or low <= 0.0 <= high:
+        return "open"
+    return "better" if (low > 0.0) == (report["outcome"] == "reward") else "worse"
+
+
+REWARDS = {  # entries that change their sign, and their names in rewards
+    "loss": "reward",
+    "mean_loss": "mean_reward",
+    "expected_loss": "expected_reward",
+    "expected_losses": "expected_rewards",
+    **{name: name for name in ("by_arm", "products", "difference", "low", "high")},
+}
+
+
+def tell_rewards(data: Any, *, negate: bool = False) -> Any:
+    """Return what was told in losses in rewards, which are minus the losses.
+
+    Examples
+    --------
+    >>> tell_rewards({"arm": "tea", "mean_loss": -0.5, "low": -2.0, "high": 1.0})
+    {'arm': 'tea', 'mean_reward': 0.5, 'low': -1.0, 'high': 2.0}
+    """
+    if isinstance(data, dict):
+        turned = {
+            REWARDS.get(name, name): tell_rewards(value, negate=negate or name in REWARDS)
+            for name, value in data.items()
+        }
+        if "low" in turned:
+            turned["low"], turned["high"] = turned["high"], turned["low"]
+        return turned
+    if isinstance(data, list):
+        return [tell_rewards(part, negate=negate) for part in data]
+    return 0.0 - data if negate and data is not None else data
 
 
 def describe_silence(since: float | None) -> str:
@@ -189,77 +221,16 @@ def _describe_shadow(report: dict[str, Any], settings: dict[str, Any]) -> str:
     return f"{serves} They are left out here. {before}"
 
 
-MODES = {
-    "live": "The service decides, and its arm is shown.",
-    "shadow": (
-        "Your own choice is served, and what the policy would have chosen is noted beside it. "
-        "Nobody sees anything else than before."
-    ),
-    "paused": "Requests for decisions are refused. Feedback is still taken.",
-}
-
-
-def describe_memory(settings: dict[str, Any]) -> str:
-    """Return how influence fades, and what follows from it.
+def describe_settings(settings: dict[str, Any]) -> list[SettingWords]:
+    """Return the settings of an experiment, and what each of them means.
 
     Examples
     --------
-    >>> describe_memory({"policy": "LCB", "state": "own", "half_life_hours": None})
-    'LCB has no memory by the clock: time that passes changes nothing.'
+    >>> describe_settings({"best_rating": 5.0})[0].meaning
+    'Where feedback comes as ratings, loss = best_rating − rating.'
     """
-    shared, half_life = settings["state"] == "shared", settings["half_life_hours"]
-    try:
-        policy = make_policy(settings["policy"], shared=shared, half_life=half_life)
-    except InfluentialBanditsError:
-        return "The policy is of a module that is not imported here."
-    hours = getattr(policy, "effective_half_life", None)
-    if hours is None and hasattr(policy, "half_life"):
-        return "No half-life was given: time that passes changes nothing."
-    if hours is None:
-        name = type(policy).__name__
-        return f"{name} has no memory by the clock: time that passes changes nothing."
-    left = write_share(2.0 ** (-12.0 / hours))
-    return (
-        f"After {write_span(hours * 3600.0)} without a showing, half of what showings did to the "
-        f"losses is gone; after a night of 12 hours {left} of it is left."
-    )
-
-
-def describe_settings(settings: dict[str, Any]) -> list[SettingWords]:
-    """Return the settings that can be changed, with their consequences."""
-    share, explore = settings["control_share"], settings["explore"]
-    missing, best = settings["missing_loss"], settings["best_rating"]
-    control = describe_policy(settings["control"]).name
-    consequences = {
-        "mode": MODES[settings["mode"]],
-        "control_share": (
-            f"{write_share(share)} of new instances are served by the control, {control}. They "
-            "pay for the proof: each of their decisions loses what the policy would save."
-            if share
-            else "There is no control group: nobody will know what the policy is worth."
-        ),
-        "explore": (
-            f"{write_share(explore)} of decisions draw one of the eligible arms at random. "
-            "They lose as much as a random arm does; their exact probability is in the log, so "
-            "that other policies can be judged by it."
-            if explore
-            else "No decision is left to chance. What other arms would have lost cannot be told "
-            "from the log alone."
-        ),
-        "window_hours": (
-            f"Feedback that has not come after {write_span(settings['window_hours'] * 3600.0)} is "
-            "given up, and later feedback is refused."
-        ),
-        "missing_loss": (
-            f"A decision whose feedback was given up counts as a loss of {write_number(missing)}."
-            if missing is not None
-            else "A decision without feedback counts for nothing. If people who dislike what they "
-            "see answer less often, all means look better than they are."
-        ),
-        "best_rating": (
-            f"Feedback may come as a rating: loss = {write_number(best)} {MINUS} rating."
-            if best is not None
-            else "Feedback comes as losses or rewards (loss = −reward); ratings are refused."
-        ),
-    }
-    return [SettingWords(name, settings[name], text) for name, text in consequences.items()]
+    pattern = r"(?m)^(\w[\w, ]*) : .*\n((?: {4}.*\n)+)"
+    meanings: dict[str, str] = {}
+    for names, text in re.findall(pattern, inspect.getdoc(Settings) or ""):
+        meanings |= dict.fromkeys(names.split(", "), " ".join(text.split()))
+    return [SettingWords(name, value, meanings.get(name, "")) for name, value in settings.items()]

@@ -19,26 +19,19 @@ from influential_bandits.bases import Closing
 from influential_bandits.errors import InfluentialBanditsError
 from influential_bandits.live.events import Decision
 from influential_bandits.live.experiment import Experiment
-from influential_bandits.live.loading import Loaded, Loader, catch_up
+from influential_bandits.live.loading import Loader, catch_up
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.states import AgentState
-from influential_bandits.live.store.sql import Changes, Store, StoreError
+from influential_bandits.live.store.sql import Changes, ExperimentRow, Store, StoreError
 from influential_bandits.live.transactions.of_store import StoreTransaction
 from influential_bandits.live.transactions.transaction import Transaction
 
 log = logging.getLogger("influential_bandits.live")
 
 MOST_IN_BATCH = 512
-MOST_WAITING = 8192  # requests; more are told to come later
-EVENTS_PER_SNAPSHOT = 64  # of an instance, at least
-EVENTS_PER_SHARED_SNAPSHOT = 5000  # of a fleet, at least
 BYTES_PER_EVENT = 500  # that snapshots may add to what is written
-MEMBERS_HELD = 100_000  # instances without a state of their own in memory
-STATE_BYTES = 1 << 29  # of states in memory
 SWEEP_SECONDS = 1.0  # between two looks for losses that are overdue
 MOST_OVERDUE = 200  # given up at a time
-MOST_PENDING = 200_000  # decisions of a fleet that wait for a loss: half a gigabyte
-MOST_PENDING_EACH = 10_000  # of an instance with a state of its own: 3 MB
 GATHER_SECONDS = 0.002  # at most, for those who were answered together to come again
 PAUSE_SECONDS = 0.0003
 
@@ -57,40 +50,37 @@ class Job:
     at: float = 0.0
 
 
+@dataclass(frozen=True)
+class Limits:
+    """How much a writer holds in memory, and how often it writes states."""
+
+    most_waiting: int = 8192  # requests; more are told to come later
+    members_held: int = 100_000  # instances without a state of their own in memory
+    state_bytes: int = 1 << 29  # of states in memory
+    most_pending: int = 200_000  # decisions of a fleet that wait for a loss: half a gigabyte
+    most_pending_each: int = 10_000  # of an instance with a state of its own: 3 MB
+    events_per_snapshot: int = 64  # of an instance, at least
+    events_per_shared_snapshot: int = 5000  # of a fleet, at least
+
+
 class Writer(Closing):
     """The one who writes to a store.
 
     Parameters
     ----------
     store : Store
-    most_waiting : int
-        Requests that may wait; beyond, :meth:`submit` raises ``Refused`` (503).
     clock : callable
         Seconds since 1970; the only clock of the service.
+    limits
+        Those of :class:`Limits`.
     """
 
     def __init__(
-        self,
-        store: Store,
-        *,
-        most_waiting: int = MOST_WAITING,
-        state_bytes: int = STATE_BYTES,
-        members_held: int = MEMBERS_HELD,
-        most_pending: int = MOST_PENDING,
-        most_pending_each: int = MOST_PENDING_EACH,
-        events_per_snapshot: int = EVENTS_PER_SNAPSHOT,
-        events_per_shared_snapshot: int = EVENTS_PER_SHARED_SNAPSHOT,
-        clock: Callable[[], float] = time.time,
+        self, store: Store, *, clock: Callable[[], float] = time.time, **limits: int
     ) -> None:
-        self.store = store
-        self._most_waiting = most_waiting
-        self._state_bytes = state_bytes
-        self._members_held = members_held
-        self._most_pending, self._most_pending_each = most_pending, most_pending_each
-        self._events_per_snapshot = events_per_snapshot
-        self._events_per_shared_snapshot = events_per_shared_snapshot
+        self.store, self._limits = store, Limits(**limits)
         self._clock = clock
-        self._loaded: dict[str, Loaded] = {}
+        self._loaded: dict[str, Experiment] = {}
         self._loader = Loader(store)
         self._waiting: deque[Job] = deque()
         self._wake = threading.Condition()
@@ -98,8 +88,10 @@ class Writer(Closing):
         self._memory = threading.Lock()  # held while a batch moves what is in memory
         self._next_sweep = 0.0
         self._latest = 0  # requests in the latest batch
-        self._numbers: dict[str, int] = {}  # of experiments, which are never deleted
+        self._numbers: dict[str, int] = {}  # of experiments
         self.after_batch: Callable[[], None] = lambda: None  # when all of a batch have their reply
+        # Told what was done: a kind of event or a step, the experiment, and seconds.
+        self.note: Callable[[str, str, float], None] = lambda name, experiment, seconds: None
         self.batches = 0
         self.failures = 0
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
@@ -129,7 +121,7 @@ class Writer(Closing):
         with self._wake:
             if self._closing:
                 raise Refused(503, "stopping", "the service is stopping")
-            if len(self._waiting) >= self._most_waiting:
+            if len(self._waiting) >= self._limits.most_waiting:
                 raise Refused(503, "busy", "too many requests wait; try again in a second")
             self._waiting.append(job)
             if len(self._waiting) == 1:
@@ -157,8 +149,8 @@ class Writer(Closing):
         while True:
             with self._memory:
                 loaded = self._loaded.get(experiment)
-                if loaded is not None and loaded.experiment.applied >= events:
-                    return question(loaded.experiment)
+                if loaded is not None and loaded.applied >= events:
+                    return question(loaded)
             self.ask(experiment, lambda work, at: None)  # another service has written the rest
 
     def close(self) -> None:
@@ -220,7 +212,7 @@ class Writer(Closing):
     def _commit(self, jobs: Sequence[Job]) -> list[Any]:
         """Work on a batch in one transaction; return the answers."""
         names = dict.fromkeys(job.experiment for job in jobs)
-        changes = Changes()
+        changes, start = Changes(), time.perf_counter()
         try:
             self.store.begin()
             works = self._open(names, changes)
@@ -230,7 +222,12 @@ class Writer(Closing):
                     {job.decision for job in mine if job.decision is not None},
                     {job.label for job in mine if job.label is not None},
                 )
-            store_work = StoreTransaction(self.store, changes)
+
+            def forget(name: str) -> None:
+                for entries in (works, self._loaded, self._numbers):
+                    entries.pop(name, None)
+
+            store_work = StoreTransaction(self.store, changes, forget)
             answers = [
                 self._act(works.get(job.experiment) if job.experiment else store_work, job)
                 for job in jobs
@@ -245,11 +242,10 @@ class Writer(Closing):
             self._roll_back()
             raise
         self.batches += 1
+        self.note("commit", "", time.perf_counter() - start)
+        for noted in changes.noted:
+            self.note(*noted)
         self.store.tidy()
-        for experiment, (_, instances) in changes.counts.items():
-            for loaded in self._loaded.values():
-                if loaded.experiment.number == experiment:
-                    loaded.instances = instances
         return answers
 
     def _roll_back(self) -> None:
@@ -278,46 +274,58 @@ class Writer(Closing):
 
     def _open(self, names: Iterable[str], changes: Changes) -> dict[str, Transaction]:
         """Lock experiments and bring them up to date with the store."""
-        if any(name and name not in self._numbers for name in names):
-            self._numbers = {row.name: row.id for row in self.store.experiments()}
-        numbers = [self._numbers[name] for name in names if name in self._numbers]
-        rows = self.store.lock(numbers) if numbers else {}
-        works = {}
+        rows: dict[int, ExperimentRow] = {}
+        for _ in range(2):
+            if any(name and name not in self._numbers for name in names):
+                self._numbers = {row.name: row.id for row in self.store.experiments()}
+            numbers = [self._numbers[name] for name in names if name in self._numbers]
+            rows = self.store.lock(numbers) if numbers else {}
+            there = {row.name: row.id for row in rows.values()}
+            gone = [name for name in names if there.get(name) != self._numbers.get(name)]
+            if not gone:
+                break
+            for name in gone:  # another service has deleted it
+                self._numbers.pop(name, None)
+                self._loaded.pop(name, None)
+        works: dict[str, Transaction] = {}
         for row in rows.values():
             loaded = self._loaded.get(row.name) or self._loader.load(row)
             if loaded is not None:
                 self._loaded[row.name] = loaded
                 catch_up(self.store, loaded, row)
-                works[row.name] = Transaction(self.store, loaded.experiment, changes, row.instances)
+                works[row.name] = Transaction(self.store, loaded, changes)
         return works
 
     # Snapshots and memory.
 
-    def _keep_snapshots(self, loaded: Loaded, work: Transaction) -> None:
+    def _keep_snapshots(self, experiment: Experiment, work: Transaction) -> None:
         """Write the states that are due, and let go of those not used for longest."""
-        experiment = loaded.experiment
+        start, before = time.perf_counter(), work.count_snapshots()
         for member in experiment.touched.values():
             if member.since_snapshot >= self._count_due(member.snapshot_bytes):
                 work.keep_snapshot(member)
             if isinstance(member.state, AgentState):
-                many = member.state.count_pending() - self._most_pending_each
+                many = member.state.count_pending() - self._limits.most_pending_each
                 if many > 0:
-                    loaded.crowded[member.number] = many
+                    experiment.crowded[member.number] = many
             if member.label in experiment.by_label:
                 experiment.by_label.move_to_end(member.label)
-        loaded.since_snapshot += experiment.noted
+        experiment.since_snapshot += experiment.noted
         experiment.touched.clear()
         experiment.noted = 0
         if experiment.shared is not None:
-            due = max(self._events_per_shared_snapshot, loaded.snapshot_bytes // BYTES_PER_EVENT)
-            if loaded.since_snapshot >= due:
-                loaded.snapshot_bytes = work.keep_shared_snapshot()
-                loaded.since_snapshot = 0
+            rarest = experiment.snapshot_bytes // BYTES_PER_EVENT
+            due = max(self._limits.events_per_shared_snapshot, rarest)
+            if experiment.since_snapshot >= due:
+                experiment.snapshot_bytes = work.keep_shared_snapshot()
+                experiment.since_snapshot = 0
+        if work.count_snapshots() > before:
+            self.note("snapshot", experiment.name, time.perf_counter() - start)
         self._evict(experiment)
 
     def _count_due(self, snapshot_bytes: int) -> int:
         """Return after how many events of an instance its state is written again."""
-        return max(self._events_per_snapshot, snapshot_bytes // BYTES_PER_EVENT)
+        return max(self._limits.events_per_snapshot, snapshot_bytes // BYTES_PER_EVENT)
 
     def _evict(self, experiment: Experiment) -> None:
         """Let go of instances; the events since their snapshots are few enough to be read again."""
@@ -325,7 +333,7 @@ class Writer(Closing):
             return
         sample = next(reversed(experiment.by_label.values())).state
         each = sample.size if isinstance(sample, AgentState) else 400
-        most = min(self._members_held, max(self._state_bytes // each, MOST_IN_BATCH))
+        most = min(self._limits.members_held, max(self._limits.state_bytes // each, MOST_IN_BATCH))
         while len(experiment.by_label) > most:
             experiment.dismiss(next(iter(experiment.by_label.values())))
 
@@ -366,8 +374,8 @@ class Writer(Closing):
         """Return the oldest decisions where more wait for losses than memory is for."""
         excess = []
         for loaded in self._loaded.values():
-            number, fleet = loaded.experiment.number, loaded.experiment.shared
-            many = 0 if fleet is None else fleet.count_pending() - self._most_pending
+            number, fleet = loaded.number, loaded.shared
+            many = 0 if fleet is None else fleet.count_pending() - self._limits.most_pending
             if many > 0:
                 excess += self.store.oldest_decisions(number, min(many, MOST_OVERDUE))
             for instance, many in loaded.crowded.items():

@@ -26,11 +26,9 @@ MOST_IN_BATCH = 1000  # requests in one body
 @call("POST", EXPERIMENT + "/decisions", "writer", in_batch=True)
 async def decide(asked: Asked, body: requests.Decide) -> LiveDecision:
     """Choose an arm for an instance."""
-    answer = await asked.work(
+    return await asked.work(
         lambda work, at: work.decide(body, at), label=body.instance, decision=body.decision_id
     )
-    asked.service.metrics.note_decision(asked.names["experiment"])
-    return answer
 
 
 @call("POST", EXPERIMENT + "/exposures", "writer", in_batch=True)
@@ -56,9 +54,7 @@ async def cancel(asked: Asked) -> Outcome:
 @call("POST", DECISION + "/feedback", "writer", in_batch=True)
 async def feed_back(asked: Asked, body: requests.Feedback) -> Outcome:
     """Tell the loss, reward or rating of a decision."""
-    answer = await _settle(asked, lambda work, name, at: work.feed_back(name, body, at))
-    asked.service.metrics.note_feedback(asked.names["experiment"])
-    return answer
+    return await _settle(asked, lambda work, name, at: work.feed_back(name, body, at))
 
 
 @call("POST", DECISION + "/correct", "writer", in_batch=True)

@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from influential_bandits.errors import InvalidInput
 from influential_bandits.live import requests
-from influential_bandits.live.api import EXPERIMENT, Asked, call
+from influential_bandits.live.api import A_PAGE, EXPERIMENT, Asked, call
 from influential_bandits.live.preparing import prepare, prepare_model
 from influential_bandits.live.reading import write_csv, write_parquet
 from influential_bandits.live.requests import Refused
@@ -26,8 +26,6 @@ async def create(asked: Asked, body: requests.CreateExperiment) -> dict[str, Any
     if asked.visitor.experiment is not None:
         raise Refused(403, "not_allowed", "a key of one experiment cannot create another")
     require_label("the name of an experiment", body.name)
-    if "/" in body.name:
-        raise InvalidInput("the name of an experiment must not hold a slash")
     body.settings.check()
     await asyncio.to_thread(prepare, body.settings)  # the first decision must not wait for it
     service = asked.service
@@ -38,15 +36,34 @@ async def create(asked: Asked, body: requests.CreateExperiment) -> dict[str, Any
 
 @call("GET", "/v1/experiments", "reader")
 async def list_experiments(asked: Asked) -> dict[str, Any]:
-    """List experiments."""
+    """List experiments, a page at a time: after one of them (the next of a page), up to a limit."""
+    after, most = asked.number("after", 0), asked.number("limit", A_PAGE, A_PAGE)
     rows = await asked.service.read_aside(lambda store: store.experiments())
-    return {
-        "experiments": [
-            {"name": row.name, "events": row.events, "instances": row.instances}
-            for row in rows
-            if asked.visitor.sees(row.id)
-        ]
-    }
+    rows = [row for row in rows if row.id > after and asked.visitor.sees(row.id)]
+    listed = [{"name": r.name, "events": r.events, "instances": r.instances} for r in rows[:most]]
+    return {"experiments": listed, "next": rows[most - 1].id if len(rows) > most > 0 else None}
+
+
+@call("DELETE", EXPERIMENT, "admin")
+async def delete(asked: Asked) -> dict[str, Any]:
+    """Delete a closed experiment with all its events; confirm=NAME in the query says so again."""
+    name = (await asked.row()).name
+    if asked.request.query_params.get("confirm") != name:
+        raise InvalidInput("this deletes all events for good: confirm it by ?confirm= and its name")
+    await asked.service.ask("", lambda work, at: work.delete_experiment(name, at))
+    asked.service.forget(name)
+    await asked.service.keys.renew()
+    return {"deleted": name}
+
+
+@call("GET", EXPERIMENT + "/instances", "reader")
+async def list_instances(asked: Asked) -> dict[str, Any]:
+    """List instances, a page at a time: after one of them (the next of a page), up to a limit."""
+    row, after = await asked.row(), asked.number("after", 0)
+    most = asked.number("limit", A_PAGE, A_PAGE)
+    rows = await asked.service.read_soon(lambda store: store.instances(row.id, after, most + 1))
+    listed = [{"instance": r.label, "group": r.group, "since": r.since} for r in rows[:most]]
+    return {"instances": listed, "next": rows[most - 1].number if len(rows) > most > 0 else None}
 
 
 @call("GET", EXPERIMENT, "reader")
@@ -75,8 +92,9 @@ async def retire_arm(asked: Asked) -> dict[str, Any]:
 
 @call("GET", EXPERIMENT + "/instances/{instance:label}", "reader")
 async def show_instance(asked: Asked) -> dict[str, Any]:
-    """Show the history of an instance, losses expected now, and why its last arm."""
-    return await asked.service.describe_instance(await asked.row(), asked.names["instance"])
+    """Show what an instance met last (before an event), losses expected now, and why."""
+    row, before = await asked.row(), asked.number("before", 2**62)
+    return await asked.service.describe_instance(row, asked.names["instance"], before)
 
 
 @call("DELETE", EXPERIMENT + "/instances/{instance:label}", "admin")
@@ -88,28 +106,11 @@ async def erase(asked: Asked) -> dict[str, Any]:
 
 @call("POST", EXPERIMENT + "/models", "admin", status=201)
 async def stage_model(asked: Asked, body: requests.StageModel) -> dict[str, Any]:
-    """Stage a model: a policy, or one fitted to the events."""
-    row, service = await asked.row(), asked.service
-    if (body.policy is None) == (body.fit is None):
-        raise InvalidInput("give a policy, or say fit to learn one from the events; not both")
-    described = await service.describe(row)
-    policy, fit = body.policy, body.fit
-    if fit is not None:
-        from influential_bandits.live.fitting import fit_policy
-
-        policy = await service.read_aside(lambda store: fit_policy(store, row.id, described, fit))
-    assert policy is not None
-    await asyncio.to_thread(prepare_model, described, policy)  # decisions go on meanwhile
-    service.after_compiling()
-    model = requests.StageModel(policy=policy)
-    return await asked.work(lambda work, at: work.stage_model(model, at))
-
-
-@call("GET", EXPERIMENT + "/models", "reader")
-async def list_models(asked: Asked) -> dict[str, Any]:
-    """List models."""
+    """Stage a model: a policy to be activated later."""
     described = await asked.service.describe(await asked.row())
-    return {"active": described["model"], "models": described["models"]}
+    await asyncio.to_thread(prepare_model, described, body.policy)  # decisions go on meanwhile
+    asked.service.after_compiling()
+    return await asked.work(lambda work, at: work.stage_model(body, at))
 
 
 @call("POST", EXPERIMENT + "/models/{version:int}/activate", "admin")

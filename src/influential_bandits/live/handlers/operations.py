@@ -7,7 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from influential_bandits import __version__
-from influential_bandits.live.api import DECLARED, Asked, call
+from influential_bandits.live.api import A_PAGE, DECLARED, Asked, call
 from influential_bandits.live.keys import make_key
 from influential_bandits.live.openapi import describe_calls
 from influential_bandits.live.requests import NewKey, Refused
@@ -50,31 +50,22 @@ async def add_key(asked: Asked, body: NewKey) -> dict[str, Any]:
     if body.experiment is not None:
         number = (await service.find(body.experiment, asked.visitor)).id
     require_label("label", body.label)
-    key, row = make_key(body.label, body.role, number, service.writer.now())
+    key, row = make_key(body.label, body.role, number, service.writer.now(), body.days)
     await service.ask("", lambda work, at: work.add_key(row))
     await service.keys.renew()
-    return {"key": key, "digest": row.digest, "role": row.role}
+    return {"key": key, "digest": row.digest, "role": row.role, "ends": row.ends}
 
 
 @call("GET", "/v1/keys", "admin")
 async def list_keys(asked: Asked) -> dict[str, Any]:
-    """List keys, without the keys themselves."""
+    """List keys, without the keys themselves; after so many, up to a limit."""
+    after, most = asked.number("after", 0), asked.number("limit", A_PAGE, A_PAGE)
     rows = await asked.service.read_aside(lambda store: store.experiments())
     names = {row.id: row.name for row in rows}
     keys = await asked.service.read_aside(lambda store: store.keys())
-    return {
-        "keys": [
-            {
-                "digest": row.digest,
-                "label": row.label,
-                "role": row.role,
-                "experiment": None if row.experiment is None else names.get(row.experiment),
-                "since": row.since,
-            }
-            for row in keys
-            if asked.visitor.experiment in (None, row.experiment)
-        ]
-    }
+    mine = [row for row in keys if asked.visitor.experiment in (None, row.experiment)][after:]
+    listed = [{**r._asdict(), "experiment": names.get(r.experiment or 0)} for r in mine[:most]]
+    return {"keys": listed, "next": after + most if len(mine) > most else None}
 
 
 @call("DELETE", "/v1/keys/{digest}", "admin")

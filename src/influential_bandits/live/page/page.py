@@ -17,7 +17,7 @@ from starlette.responses import RedirectResponse, Response
 from influential_bandits import __version__
 from influential_bandits.live import words
 from influential_bandits.live.events import encode
-from influential_bandits.live.keys import Visitor
+from influential_bandits.live.keys import Key
 from influential_bandits.live.page import login, pictures, views
 from influential_bandits.live.page.latest import Latest
 from influential_bandits.live.requests import Refused
@@ -101,7 +101,7 @@ class Page:
 
         return serve
 
-    async def find_visitor(self, request: HttpRequest) -> Visitor | None:
+    async def find_visitor(self, request: HttpRequest) -> Key | None:
         """Return who is logged in; a key that was dropped is nobody's."""
         digest = login.read_cookie(request, self.service.secret, self.now())
         return None if digest is None else await self.service.keys.find_digest(digest)
@@ -119,7 +119,7 @@ class Page:
         self, request: HttpRequest, template: str, status: int = 200, **values: Any
     ) -> Response:
         """Return a page."""
-        visitor: Visitor | None = request.scope.get("visitor")
+        visitor: Key | None = request.scope.get("visitor")
         page = self._environment.get_template(template).render(
             visitor=visitor,
             version=__version__,
@@ -164,7 +164,7 @@ class Page:
 
     async def show_home(self, request: HttpRequest) -> Response:
         """Show experiments at a glance."""
-        visitor: Visitor = request.scope["visitor"]
+        visitor: Key = request.scope["visitor"]
         rows = await self.service.read_soon(lambda store: store.experiments())
         rows = [row for row in rows if visitor.sees(row.id)]
         rows, number, pages = views.choose_page(rows, request.query_params.get("page", "1"))
@@ -218,9 +218,12 @@ class Page:
 
     async def log_in(self, request: HttpRequest) -> Response:
         """Take a key, and give the browser a cookie."""
+        request.scope["is_audited"] = True
         login.require_own_form(request)
         form = await login.read_form(request)
-        visitor = await self.service.keys.find(form.get("key", "").strip())
+        visitor = request.scope["visitor"] = await self.service.keys.find(
+            form.get("key", "").strip()
+        )
         target = _own_path(form.get("next", "/"))
         if visitor is None:
             error = "There is no such key. A key begins with ib_; it was shown once when made."

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from influential_bandits.live.words import count_digits, write_decimal
+
 SHADES = 8  # of each sign
 SURE = 2.0  # standard deviations
 
@@ -68,8 +70,7 @@ def shade_matrix(
     Entries within two standard deviations of zero are not told from it, and are marked.
     """
     largest = max((abs(value) for row in values for value in row), default=0.0)
-    digits = 1 - math.floor(math.log10(largest)) if largest else 0
-    digits = min(max(digits, 0), 12)
+    digits = count_digits([largest], 2)
     cells = []
     for row, deviations in zip(values, errors, strict=True):
         line = []
@@ -77,9 +78,12 @@ def shade_matrix(
             steps = math.ceil(SHADES * abs(value) / largest) if largest else 0
             sign = "worse" if value > 0.0 else "better"
             shade = f"{sign}-{steps}" if steps else "none"
-            text = f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")
             least = 10.0**-digits
             deviation = f"{error:.{digits}f}" if error >= least / 2 else f"below {least:.{digits}f}"
-            line.append(Cell(text, f"± {deviation}", shade, abs(value) > SURE * error))
+            line.append(
+                Cell(
+                    write_decimal(value, digits), f"± {deviation}", shade, abs(value) > SURE * error
+                )
+            )
         cells.append(line)
     return cells

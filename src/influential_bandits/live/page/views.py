@@ -66,8 +66,8 @@ def _draw_card(described: Values, report: Values | None) -> Values:
         "decisions": report["totals"]["decisions"],
         "rate": report["decisions_a_minute"],
         "spark": [span["decisions"] for span in report["over_time"]],
-        "verdict": words.describe_evidence(report, settings),
-        "tone": _tone(report),
+        "verdict": report["verdict"],
+        "tone": words.judge_tone(report),
     }
 
 
@@ -86,6 +86,7 @@ def draw_experiment(
         "span": span,
         "described": described,
         "settings": described["settings"],
+        "outcome": described["settings"]["outcome"],
         "labels": labels,
         "report": report,
         "estimate": estimate,
@@ -97,17 +98,17 @@ def draw_experiment(
         return values
     arms = _list_arms(described, report)
     charts = draw_charts(report, [arm["name"] for arm in _busiest(arms, MOST_LINES)])
-    verdict, totals = words.describe_evidence(report, described["settings"]), report["totals"]
+    verdict, totals = report["verdict"], report["totals"]
     test = report["difference"], report["low"], report["high"]
     return {
         **values,
         **_draw_interaction(arms, estimate),
         "totals": totals,
         "verdict": verdict,
-        "tone": _tone(report),
+        "tone": words.judge_tone(report),
         "ends": _ends(report["low"], report["high"]),
         "test_digits": words.count_digits(test),
-        "means": {group: _mean(report[group], "decisions") for group in GROUPS},
+        "means": {group: _mean(report[group], report["outcome"], "decisions") for group in GROUPS},
         "silence": words.describe_silence(report["silent_since"]),
         "arms": arms,
         "mean_digits": words.count_digits(arm[name] for arm in arms for name in ("mean", *GROUPS)),
@@ -121,11 +122,9 @@ def draw_experiment(
 
 
 def _describe_policies(described: Values) -> Values:
-    settings = described["settings"]
-    served, shared = words.served_policy(described), settings["state"] == "shared"
     return {
-        "policy": words.describe_policy(served, shared=shared),
-        "control": words.describe_policy(settings["control"]),
+        "policy": words.describe_policy(described["policy"]),
+        "control": words.describe_policy(described["settings"]["control"]),
     }
 
 
@@ -133,28 +132,21 @@ def _experiment_path(described: Values) -> str:
     return f"/experiments/{quote(described['name'], safe='')}"
 
 
-def _tone(report: Values) -> str:
-    """Return whether the policy is better, worse, or neither yet."""
-    if report["high"] is not None and report["high"] < 0.0:
-        return "better"
-    return "worse" if report["low"] is not None and report["low"] > 0.0 else "open"
-
-
-def _mean(sums: Values, count: str) -> float | None:
-    return sums["loss"] / sums[count] if sums[count] else None
+def _mean(sums: Values, outcome: str, count: str) -> float | None:
+    return sums[outcome] / sums[count] if sums[count] else None
 
 
 def _list_arms(described: Values, report: Values) -> list[Values]:
     """Return each arm with its sums over both groups, and the means of each."""
     sums_of = {(row["arm"], row["group"]): row for row in report["arms"]}
-    arms = []
+    arms, outcome = [], report["outcome"]
     for number, name in enumerate(described["arms"]):
         rows = [sums_of[name, group] for group in GROUPS if (name, group) in sums_of]
         sums = {key: sum(row[key] for row in rows) for key in report["totals"]}
-        means = {group: sums_of.get((name, group), {}).get("mean_loss") for group in GROUPS}
+        means = {group: sums_of.get((name, group), {}).get(f"mean_{outcome}") for group in GROUPS}
         is_retired = name in described["retired"]
         head = {"number": number, "name": name, "is_retired": is_retired}
-        arms.append({**head, **sums, "mean": _mean(sums, "losses"), **means})
+        arms.append({**head, **sums, "mean": _mean(sums, outcome, "losses"), **means})
     return arms
 
 
@@ -176,7 +168,7 @@ def draw_charts(report: Values, arms: Sequence[str]) -> dict[str, Values]:
         ]
         for name in ("decisions", "feedback")
     ]
-    groups = [[span["mean_loss"][group] for span in spans] for group in GROUPS]
+    groups = [[span[f"mean_{report['outcome']}"][group] for span in spans] for group in GROUPS]
     by_arm = [[span["by_arm"].get(name) for span in spans] for name in arms]
     looks = [span for span in spans if span["difference"] is not None]
     test = [[look[name] for look in looks] for name in ("difference", "low", "high")]
@@ -223,7 +215,7 @@ def _table(columns: list[list[Any]]) -> list[tuple[Any, ...]]:
 
 
 class Expected(NamedTuple):
-    """What an arm would cost now."""
+    """What is expected of an arm now."""
 
     name: str
     mean: float
@@ -233,30 +225,31 @@ class Expected(NamedTuple):
 
 
 def order_arms(instance: Values) -> list[Expected]:
-    """Return what each arm would cost now, the least first, and bounds a deviation away."""
-    deviations = instance["deviations"] or {}
+    """Return what is expected of each arm now, the best first, and bounds a deviation away."""
+    deviations, rewards = instance["deviations"] or {}, "expected_rewards" in instance
     rows = []
-    for name, mean in (instance["expected_losses"] or {}).items():
+    means = instance["expected_rewards" if rewards else "expected_losses"] or {}
+    for name, mean in means.items():
         deviation = deviations.get(name)
         spread = deviation or 0.0
         rows.append(Expected(name, mean, mean - spread, mean + spread, deviation))
-    return sorted(rows, key=lambda row: row.mean)
+    return sorted(rows, key=lambda row: row.mean, reverse=rewards)
 
 
 def draw_instance(described: Values, instance: Values) -> Values:
     """Return what the page of an instance prints."""
-    met = instance["met"]
+    met, outcome = instance["met"], described["settings"]["outcome"]
     decided = [entry for entry in met if entry["status"] != "exposed"]
     expected = order_arms(instance)
     bounds = [bound for row in expected for bound in (row.low, row.high)]
-    heard = [entry["loss"] for entry in decided if entry["loss"] is not None]
+    heard = [entry[outcome] for entry in decided if entry[outcome] is not None]
     last = decided[-1] if decided else None
     places = {name: arm for arm, name in enumerate(instance["arms"])}
     columns = [
         list(range(1 - len(met), 1)),
         [places[entry["arm"]] for entry in met],
-        [entry["loss"] for entry in met],
-        [entry["expected_loss"] for entry in met],
+        [entry[outcome] for entry in met],
+        [entry[f"expected_{outcome}"] for entry in met],
     ]
     return {
         "name": described["name"],
@@ -264,6 +257,7 @@ def draw_instance(described: Values, instance: Values) -> Values:
         "label": instance["instance"],
         "group": instance["group"],
         "retired": set(described["retired"]),
+        "outcome": outcome,
         "entries": met[::-1],
         "last": last,
         "why": instance["why"],
@@ -284,18 +278,13 @@ def draw_instance(described: Values, instance: Values) -> Values:
 def draw_settings(described: Values) -> Values:
     """Return what the page of settings prints."""
     settings = described["settings"]
-    shared = settings["state"] == "shared"
+    models = [{"version": 0, "policy": settings["policy"]}, *described["models"]]
     return {
         "name": described["name"],
         "path": _experiment_path(described),
         "described": described,
-        "settings": settings,
-        "words": words.describe_settings(settings),
-        "policy": words.describe_policy(settings["policy"], shared=shared),
-        "control": words.describe_policy(settings["control"]),
-        "memory": words.describe_memory(settings),
+        "settings": words.describe_settings(settings),
         "models": [
-            (model["version"], words.describe_policy(model["policy"], shared=shared))
-            for model in described["models"]
+            (model["version"], words.describe_policy(model["policy"]).name) for model in models
         ],
     }

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from influential_bandits.checks import abbreviate
 from influential_bandits.errors import InvalidInput, MissingFile
+from influential_bandits.live.store.archive import ArchiveConnection
 from influential_bandits.live.store.postgres import PostgresConnection, PostgresStore
 from influential_bandits.live.store.sql import Connection, Store
 from influential_bandits.live.store.sqlite import SqliteConnection, SqliteStore, copy_store
@@ -26,14 +27,13 @@ def open_store(address: str | Path) -> Store:
 
 
 def open_to_read(address: str | Path) -> Connection:
-    """Open a store that is there, for reading alone; a service may be at work on it."""
+    """Open a store or an archive for reading alone; a service may be at work on a store."""
     text = str(address)
     if is_shared(text):
         return PostgresConnection(text, read_only=True)
-    _require_path(text)
-    if not Path(text).is_file():
-        raise MissingFile(f"there is no store {text}")
-    return SqliteConnection(Path(text), read_only=True)
+    if Path(text).is_dir():
+        return ArchiveConnection(Path(text))
+    return SqliteConnection(_require_file(text), read_only=True)
 
 
 def back_up(address: str | Path, target: Path) -> None:
@@ -41,10 +41,14 @@ def back_up(address: str | Path, target: Path) -> None:
     text = str(address)
     if is_shared(text):
         raise InvalidInput("PostgreSQL has programs of its own for this: pg_dump and pg_restore")
+    copy_store(_require_file(text), target)
+
+
+def _require_file(text: str) -> Path:
     _require_path(text)
     if not Path(text).is_file():
         raise MissingFile(f"there is no store {text}")
-    copy_store(Path(text), target)
+    return Path(text)
 
 
 def _require_path(text: str) -> None:

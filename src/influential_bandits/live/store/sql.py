@@ -7,15 +7,18 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
+from importlib.resources.abc import Traversable
 from itertools import chain
 from typing import Any, NamedTuple
 
 from influential_bandits.bases import Closing
-from influential_bandits.errors import InfluentialBanditsError
-from influential_bandits.live.events import Decision, Event
+from influential_bandits.errors import InfluentialBanditsError, InvalidInput
+from influential_bandits.live.events import DELETED, Decision, Event, encode
+from influential_bandits.live.keys import Key
 
 MOST_AT_ONCE = 500  # values in one question
 CHUNK = 10_000  # rows fetched at a time
+THERE = "WHERE events >= 0"  # of experiments that were not deleted
 ROWS_AT_ONCE = (64, 16, 4, 1)  # of an insert; a few sizes, so that statements are prepared once
 
 
@@ -57,16 +60,6 @@ class Snapshot(NamedTuple):
     state: bytes
 
 
-class KeyRow(NamedTuple):
-    """A key in the store; the key itself is not."""
-
-    digest: str
-    label: str
-    role: str
-    experiment: int | None
-    since: float
-
-
 @dataclass
 class Changes:
     """What a batch writes, in one transaction."""
@@ -78,6 +71,7 @@ class Changes:
     snapshots: dict[tuple[int, int], Snapshot] = field(default_factory=dict)
     counts: dict[int, tuple[int, int]] = field(default_factory=dict)  # of events and instances
     written: dict[tuple[int, str], Decision] = field(default_factory=dict)  # in this transaction
+    noted: list[tuple[str, str, float]] = field(default_factory=list)  # kind, experiment, its age
 
     def keep(self, decision: Decision) -> None:
         """Write a decision that is new, or has moved."""
@@ -101,10 +95,40 @@ class Connection(Closing):
     def stream(self, sql: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
         """Run a question whose answer may not fit memory."""
 
+    def migrate(self) -> None:
+        """Bring the tables to the present version, step by step."""
+        self.run("CREATE TABLE IF NOT EXISTS migrations (number BIGINT PRIMARY KEY, name TEXT)")
+        done = {row[0] for row in self.run("SELECT number FROM migrations")}
+        steps = {
+            int(file.name.split("_")[0]): file
+            for file in resources.files(__package__).joinpath("migrations").iterdir()
+            if is_step(file)
+        }
+        if done - set(steps):
+            raise StoreError(
+                "the store was written by a newer version of influential-bandits; install that one"
+            )
+        for number in sorted(set(steps) - done):
+            for statement in _statements(steps[number].read_text("utf-8")):
+                self.run(statement)
+            self.run("INSERT INTO migrations VALUES (?, ?)", (number, steps[number].name))
+
     def experiments(self) -> list[ExperimentRow]:
         """Return all experiments."""
-        rows = self.run("SELECT id, name, events, instances FROM experiments ORDER BY id")
-        return [ExperimentRow(*row) for row in rows]
+        sql = f"SELECT id, name, events, instances FROM experiments {THERE} ORDER BY id"
+        return [ExperimentRow(*row) for row in self.run(sql)]
+
+    def experiment(self, number: int) -> ExperimentRow:
+        """Return one of them."""
+        sql = f"SELECT id, name, events, instances FROM experiments {THERE} AND id = ?"
+        for row in self.run(sql, (number,)):
+            return ExperimentRow(*row)
+        raise InvalidInput("the experiment has just been deleted")
+
+    def instances(self, experiment: int, after: int, most: int) -> list[InstanceRow]:
+        """Return the instances after one of them, by their numbers."""
+        sql = "SELECT * FROM instances WHERE experiment = ? AND number > ? ORDER BY number LIMIT ?"
+        return [InstanceRow(*row) for row in self.run(sql, (experiment, after, most))]
 
     def events_of_experiment(self, experiment: int) -> list[Event]:
         """Return the events that concern all its instances."""
@@ -127,17 +151,22 @@ class Connection(Closing):
         rows = self.run(sql, (experiment, instance, after, until))
         return [Event(*row) for row in rows]
 
-    def instances_by_label(self, experiment: int, labels: Iterable[str]) -> list[InstanceRow]:
-        """Return the instances of these labels, as far as they are known."""
-        return [
-            InstanceRow(*row) for row in self.in_parts("instances", "label", experiment, labels)
-        ]
+    def meetings_of_instance(
+        self, experiment: int, instance: int, before: int, most: int
+    ) -> list[Event]:
+        """Return the latest events before one by which an instance met an arm, in their order."""
+        sql = (
+            "SELECT * FROM events WHERE experiment = ? AND instance = ? AND number < ? AND "
+            "kind IN ('decided', 'exposed') ORDER BY number DESC LIMIT ?"
+        )
+        rows = self.run(sql, (experiment, instance, before, most))
+        return [Event(*row) for row in reversed(rows)]
 
-    def instances_by_number(self, experiment: int, numbers: Iterable[int]) -> list[InstanceRow]:
-        """Return the instances of these numbers."""
-        return [
-            InstanceRow(*row) for row in self.in_parts("instances", "number", experiment, numbers)
-        ]
+    def instances_by(
+        self, column: str, experiment: int, values: Iterable[str] | Iterable[int]
+    ) -> list[InstanceRow]:
+        """Return the instances with these labels or numbers, as far as they are known."""
+        return [InstanceRow(*row) for row in self.in_parts("instances", column, experiment, values)]
 
     def decisions(self, experiment: int, ids: Iterable[str]) -> list[Decision]:
         """Return the decisions of these names, as far as they are known."""
@@ -180,9 +209,9 @@ class Connection(Closing):
         )
         return self.stream(sql, (experiment, fingerprint))
 
-    def keys(self) -> list[KeyRow]:
+    def keys(self) -> list[Key]:
         """Return all keys."""
-        return [KeyRow(*row) for row in self.run("SELECT * FROM keys ORDER BY since, digest")]
+        return [Key(*row) for row in self.run("SELECT * FROM keys ORDER BY since, digest")]
 
     def in_parts(
         self, table: str, column: str, experiment: int, values: Iterable[Any]
@@ -198,6 +227,8 @@ class Connection(Closing):
 
 class Store(Connection):
     """The connection that writes; transactions are whole or nothing."""
+
+    has_erased = False  # since the last commit that was tidied up
 
     @abstractmethod
     def open_reader(self) -> Connection:
@@ -275,16 +306,27 @@ class Store(Connection):
                 self.run(sql, list(chain.from_iterable(rows[start : start + size])))
                 start += size
 
-    def add_key(self, key: KeyRow) -> None:
+    def add_key(self, key: Key) -> None:
         """Keep a key."""
-        self.run("INSERT INTO keys VALUES (?, ?, ?, ?, ?)", key)
+        self.run("INSERT INTO keys VALUES (?, ?, ?, ?, ?, ?)", key)
 
     def drop_key(self, digest: str) -> None:
         """Forget a key."""
         self.run("DELETE FROM keys WHERE digest = ?", (digest,))
 
+    def delete_experiment(self, row: ExperimentRow, at: float) -> None:
+        """Delete all that there is of an experiment, but that it was: its number stays taken."""
+        self.has_erased = True
+        for table in ("decisions", "events", "snapshots", "instances", "keys"):
+            self.run(f"DELETE FROM {table} WHERE experiment = ?", (row.id,))
+        data = encode({"name": row.name}).decode()
+        self._insert("events", [Event(row.id, row.events + 1, 0, DELETED, at, data=data)])
+        sql = "UPDATE experiments SET name = ?, events = -1 WHERE id = ?"
+        self.run(sql, (f"{row.id}/{row.name}", row.id))  # no other is named so
+
     def erase(self, experiment: int, instance: int) -> None:
         """Delete all that there is of an instance."""
+        self.has_erased = True
         for table, column in (
             ("decisions", "instance"),
             ("events", "instance"),
@@ -297,6 +339,7 @@ class Store(Connection):
 
     def unlink(self, experiment: int, instance: int, label: str) -> None:
         """Take from an instance all that tells who it was: its label, and names of decisions."""
+        self.has_erased = True
         self.run(
             "UPDATE instances SET label = ? WHERE experiment = ? AND number = ?",
             (label, experiment, instance),
@@ -305,23 +348,10 @@ class Store(Connection):
         self.run(f"DELETE FROM decisions {where}", (experiment, instance))
         self.run(f"UPDATE events SET decision = NULL {where}", (experiment, instance))
 
-    def migrate(self) -> None:
-        """Bring the tables to the present version, step by step."""
-        self.run("CREATE TABLE IF NOT EXISTS migrations (number BIGINT PRIMARY KEY, name TEXT)")
-        done = {row[0] for row in self.run("SELECT number FROM migrations")}
-        steps = {
-            int(file.name.split("_")[0]): file
-            for file in resources.files(__package__).joinpath("migrations").iterdir()
-            if file.name.endswith(".sql")
-        }
-        if done - set(steps):
-            raise StoreError(
-                "the store was written by a newer version of influential-bandits; install that one"
-            )
-        for number in sorted(set(steps) - done):
-            for statement in _statements(steps[number].read_text("utf-8")):
-                self.run(statement)
-            self.run("INSERT INTO migrations VALUES (?, ?)", (number, steps[number].name))
+
+def is_step(file: Traversable) -> bool:
+    """Tell whether a file is a step of the migration of a store."""
+    return file.name.endswith(".sql")
 
 
 def _read_snapshot(row: tuple[Any, ...]) -> Snapshot:

@@ -8,7 +8,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import IO, Any
 
@@ -92,18 +92,15 @@ class SqliteStore(SqliteConnection, Store):
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._lock = _take_lock(self.path)
-        self._erased = False  # something was, and may still be read in the log
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._lock.close)
             _require_log(self.path)
-            os.close(_open_private(self.path, os.O_RDWR | os.O_CREAT))
+            try:
+                os.close(_open_private(self.path, os.O_RDWR | os.O_CREAT))
+            except OSError as error:
+                raise StoreError(f"cannot open {path}: {error.strerror or error}") from None
             super().__init__(self.path, read_only=False)
-        except OSError as error:
-            self._lock.close()
-            raise StoreError(f"cannot open {path}: {error.strerror or error}") from None
-        except BaseException:
-            self._lock.close()
-            raise
-        try:
+            undo.callback(super().close)
             self._require_store()
             for pragma in (
                 "journal_mode = WAL",
@@ -118,10 +115,7 @@ class SqliteStore(SqliteConnection, Store):
             self.migrate()
             self.commit()
             self.write_back()
-        except BaseException:
-            super().close()
-            self._lock.close()
-            raise
+            undo.pop_all()
 
     def _require_store(self) -> None:
         """Raise if the file is something else."""
@@ -162,19 +156,11 @@ class SqliteStore(SqliteConnection, Store):
         """Write the whole log back into the file, and empty it; False if somebody reads there."""
         return not self.run("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]
 
-    def erase(self, experiment: int, instance: int) -> None:
-        super().erase(experiment, instance)
-        self._erased = True
-
-    def unlink(self, experiment: int, instance: int, label: str) -> None:
-        super().unlink(experiment, instance, label)
-        self._erased = True
-
     def tidy(self) -> None:
         """Write the log back if it may hold what was erased, unless somebody reads there now."""
-        if self._erased:
+        if self.has_erased:
             self.run("PRAGMA busy_timeout = 0")
-            self._erased = not self.write_back()
+            self.has_erased = not self.write_back()
             self.run(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}")
 
     def run_many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from influential_bandits.live.events import EXPOSED, Decision, Event, encode
-from influential_bandits.live.experiment import Experiment
-from influential_bandits.live.members import Member
+from influential_bandits.live.experiment import Experiment, Member
 from influential_bandits.live.requests import Refused
 from influential_bandits.live.store.sql import Changes, InstanceRow, Store
 
@@ -23,15 +22,10 @@ class TransactionBase:
         Up to date.
     changes : Changes
         To which this one adds what it writes.
-    instances : int
-        Number of the latest instance of the experiment.
     """
 
-    def __init__(
-        self, store: Store, experiment: Experiment, changes: Changes, instances: int
-    ) -> None:
+    def __init__(self, store: Store, experiment: Experiment, changes: Changes) -> None:
         self._store, self._experiment, self._changes = store, experiment, changes
-        self._instances = instances
         self._decisions: dict[str, Decision] = {}
         self._labels: dict[str, Member] = {}
 
@@ -49,18 +43,23 @@ class TransactionBase:
                 missing.add(label)
             else:
                 self._labels[label] = member
-        for row in self._store.instances_by_label(number, missing):
+        for row in self._store.instances_by("label", number, missing):
             self._labels[row.label] = self._experiment.admit(row.number, row.label, row.group)
         members = self._experiment.members
         unknown = {d.instance for d in self._decisions.values() if d.instance not in members}
-        for row in self._store.instances_by_number(number, unknown):
+        for row in self._store.instances_by("number", number, unknown):
             self._experiment.admit(row.number, row.label, row.group)
 
     def _find(self, decision: str) -> Decision | None:
         changed = self._changes.find(self._experiment.number, decision)
         return changed or self._decisions.get(decision)
 
+    def _require_open(self) -> None:
+        if self._experiment.settings.mode == "closed":
+            raise Refused(409, "closed", "the experiment is closed: it takes nothing any more")
+
     def _require(self, decision: str) -> Decision:
+        self._require_open()
         known = self._find(decision)
         if known is None or known.status == EXPOSED:
             raise Refused(404, "unknown_decision", f"there is no decision {decision!r:.80}")
@@ -70,12 +69,12 @@ class TransactionBase:
         """Return an instance, a new one if need be."""
         member = self._labels.get(label)
         if member is None:
-            self._instances += 1
-            group = self._experiment.draw_group(self._instances)
-            member = self._experiment.admit(self._instances, label, group, new=True)
-            self._labels[label] = member
-            share = self._experiment.settings.control_share
-            row = InstanceRow(self._experiment.number, self._instances, label, group, at, share)
+            experiment = self._experiment
+            experiment.instances += 1
+            number, share = experiment.instances, experiment.settings.control_share
+            group = experiment.draw_group(number)
+            member = self._labels[label] = experiment.admit(number, label, group, new=True)
+            row = InstanceRow(experiment.number, number, label, group, at, share)
             self._changes.instances.append(row)
         return member
 
@@ -88,7 +87,7 @@ class TransactionBase:
 
     def _keep(self, event: Event) -> None:
         self._changes.events.append(event)
-        self._changes.counts[self._experiment.number] = (event.number, self._instances)
+        self._changes.counts[self._experiment.number] = (event.number, self._experiment.instances)
 
     def _concern_all(self, kind: str, at: float, data: Any = None, **rest: Any) -> Event:
         """Make an event of the experiment itself."""

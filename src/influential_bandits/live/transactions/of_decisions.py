@@ -7,7 +7,6 @@ from typing import Any
 
 from influential_bandits.errors import InvalidInput
 from influential_bandits.live.answers import Exposures, LiveDecision, Outcome
-from influential_bandits.live.choices import describe_choice
 from influential_bandits.live.events import (
     CANCELLED,
     CORRECTED,
@@ -42,6 +41,7 @@ class DecisionRequests(TransactionBase):
         if earlier is not None:
             return self._answer(earlier)
         mode = experiment.settings.mode
+        self._require_open()
         if mode == "paused":
             raise Refused(409, "paused", "the experiment is paused: it takes no decisions")
         eligible = experiment.require_eligible(request.eligible)
@@ -60,7 +60,7 @@ class DecisionRequests(TransactionBase):
         choice = experiment.decide(member, eligible, baseline, at if happens is None else happens)
         if name is None:
             name = f"{int(at * 1e6):013x}{secrets.token_hex(8)}"
-        data = describe_choice(choice, eligible, later, experiment.model, happens)
+        data = choice.describe(eligible, later, experiment.model, happens)
         event = self._event(
             DECIDED,
             at,
@@ -90,6 +90,7 @@ class DecisionRequests(TransactionBase):
             deadline=self._deadline(at),
         )
         self._changes.decisions[experiment.number, name] = decision
+        self._changes.noted.append((DECIDED, experiment.name, 0.0))
         return self._answer(decision)
 
     def _find_repeat(self, kind: str, name: str | None, digest: str) -> Decision | None:
@@ -237,6 +238,7 @@ class DecisionRequests(TransactionBase):
         )
         self._keep(self._experiment.note(member, event))
         self._changes.keep(decision._replace(status=kind, loss=loss, deadline=None))
+        self._changes.noted.append((kind, self._experiment.name, at - decision.at))
 
     def expose(self, request: Expose, at: float) -> Exposures:
         """Follow arms that an instance has met elsewhere."""
@@ -248,6 +250,7 @@ class DecisionRequests(TransactionBase):
         name, digest = request.exposure_id, request.digest()
         if self._find_repeat("exposure", name, digest) is not None:
             return Exposures(len(arms))
+        self._require_open()
         happened = _require_past(request.at, at)
         data = None if happened is None else encode({"at": happened}).decode()
         member = self._member(request.instance, at)

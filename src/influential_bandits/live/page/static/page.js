@@ -101,7 +101,7 @@
     losses: (box, chart) => base(box, {
       series: [
         { label: "showing", value: (_, place) => write(place) },
-        line("loss", 1, { paths: () => null, points: { show: true, size: 6, fill: colour("--c1") } }),
+        line("outcome", 1, { paths: () => null, points: { show: true, size: 6, fill: colour("--c1") } }),
         line("expected then", 0, { points: { show: false } }),
       ],
       axes: [axis({ values: (_, ticks) => ticks.map((t) => (t % 1 ? "" : write(t))) }), numbers()],
