@@ -27,7 +27,6 @@ from influential_bandits.policies.foresight.posterior import (
     HYPOTHESES,
     choose_hypotheses,
     fit,
-    normalise_weights,
     posterior_fields,
 )
 from influential_bandits.policies.foresight.prior import LossPrior
@@ -206,7 +205,6 @@ class Foresight(Policy):
         s.next_choice[0] = 1
         if s.observations[0] > 0:
             choose_hypotheses(c, s)
-            normalise_weights(s)
         if c.half_life > 0.0:
             s.kept[0] = 0.5
             s.kept[1] = 1.0
