@@ -129,7 +129,7 @@ def add_products(world: World, support: Ints, x: Floats, high: Floats, low: Floa
 
 @kernel
 def bordered_row(world: World, support: Ints, arm: int, out: Floats) -> None:
-    """Write 1 and the entries of row ``arm`` of A on the support into ``out`` (support + 1,)."""
+    """Write the row of an arm in the matrix above into ``out`` (support + 1,): 1 and A[arm, S]."""
     out[0] = 1.0
     for m in range(support.size):
         out[m + 1] = entry(world, arm, support[m])
@@ -137,7 +137,7 @@ def bordered_row(world: World, support: Ints, arm: int, out: Floats) -> None:
 
 @kernel
 def add_multiples(inverse: Floats, x: Floats, out: Floats) -> None:
-    """Add inverse·x to ``out``; by rows, as the inverse is symmetric."""
+    """Add Σ x_j·inverse[j] to ``out``: inverse·x, as it is symmetric, along rows in memory."""
     for j in range(x.size):
         row, factor = inverse[j], x[j]
         for i in range(x.size):
@@ -160,7 +160,7 @@ def enter(world: World, inverse: Floats, support: Ints, size: int, arm: int) -> 
     used = support[:size]
     column = np.empty(size + 1)
     bordered_row(world, used, arm, column)
-    solved, change, row = np.zeros(size + 1), np.zeros(size + 1), np.empty(size + 1)
+    solved, row = np.zeros(size + 1), np.empty(size + 1)
     add_multiples(inverse, column, solved)
     high, low = column.copy(), np.zeros(size + 1)
     row[0], row[1:] = 0.0, 1.0
@@ -170,8 +170,7 @@ def enter(world: World, inverse: Floats, support: Ints, size: int, arm: int) -> 
         factor = -solved[i]
         for j in range(size + 1):
             high[j], low[j] = accumulate(high[j], low[j], row[j], factor)
-    add_multiples(inverse, high + low, change)
-    solved += change
+    add_multiples(inverse, high + low, solved)
     rest, error, reach = own, 0.0, math.sqrt(abs(own))
     for i in range(size + 1):
         rest, error = accumulate(rest, error, -column[i], solved[i])
@@ -180,12 +179,11 @@ def enter(world: World, inverse: Floats, support: Ints, size: int, arm: int) -> 
     curvature = rest + error
     if not curvature > DEPENDENT * reach * reach:  # dᵀAd cannot exceed reach² for any A
         return False
-    for i in range(size + 1):
-        factor = solved[i] / curvature
-        for j in range(size + 1):
-            inverse[i, j] += factor * solved[j]
-        inverse[i, size + 1] = -factor
-        inverse[size + 1, i] = -factor
+    factors = solved / curvature
+    for j in range(size + 1):
+        for i in range(size + 1):
+            inverse[j, i] += solved[j] * factors[i]
+        inverse[j, size + 1] = inverse[size + 1, j] = -factors[j]
     inverse[size + 1, size + 1] = 1.0 / curvature
     support[size] = arm
     return True
@@ -214,12 +212,12 @@ def rebuild(world: World, inverse: Floats, support: Ints, size: int) -> bool:
 def leave(inverse: Floats, support: Ints, size: int, position: int) -> None:
     """Take the arm at a position out of support and inverse; the last one moves there."""
     k = position + 1
-    row = inverse[k, : size + 1].copy()
-    for i in range(size + 1):
-        if i != k:
-            factor = inverse[i, k] / row[k]
-            for j in range(size + 1):
-                inverse[i, j] -= factor * row[j]
+    factors = inverse[k, : size + 1] / inverse[k, k]
+    factors[k] = 0.0
+    for j in range(size + 1):
+        multiple = inverse[j, k]
+        for i in range(size + 1):
+            inverse[j, i] -= multiple * factors[i]
     for i in range(size + 1):
         inverse[i, k] = inverse[i, size]
     for j in range(size + 1):
@@ -249,18 +247,14 @@ def solve(
     for m in range(size):
         known[m + 1] = -b[support[m], 0]
     for j in range(size + 1):
-        row, factor = inverse[j], known[j]
         for i in range(size + 1):
-            solved[i] += row[i] * factor
-            sizes[i] += abs(row[i] * factor)
-    terms = sizes[1:].max()  # how large the terms of the solution are; it may be small by cancellation
-    for m in range(size):
-        x[m, 0], x[m, 1] = solved[m + 1], 0.0
-    x[size, 0], x[size, 1] = -solved[0], 0.0
+            solved[i] += inverse[j, i] * known[j]
+            sizes[i] += abs(inverse[j, i] * known[j])
+    terms = sizes[1:].max()  # how large the terms of x are; it may be small by cancellation
+    x[:size, 0], x[size, 0], x[:, 1] = solved[1:], -solved[0], 0.0
     high, low = b[:, 0].copy(), b[:, 1].copy()
     add_products(world, support, x[:size, 0].copy(), high, low)
     residual = np.empty(size + 1)
-    change = np.empty(size)
     product = np.empty(high.size)
     moved = np.inf
     for _ in range(12):  # two are usual; the multiplier may need one before the counts can follow
@@ -271,19 +265,13 @@ def solve(
             gap = add((high[i], low[i]), (-x[size, 0], -x[size, 1]))
             residual[m + 1] = -gap[0]
         residual[0] = left[0]
-        moved = 0.0
         solved[:] = 0.0
         add_multiples(inverse, residual, solved)
-        for i in range(size + 1):
-            correction = solved[i]
-            row = i - 1 if i > 0 else size
-            if i > 0:
-                change[row] = correction
-                moved = max(moved, abs(correction))
-            else:
-                correction = -correction
-            x[row, 0], x[row, 1] = add((x[row, 0], x[row, 1]), (correction, 0.0))
-        times_support(world, support, change, product)
+        moved = np.abs(solved[1:]).max()
+        for m in range(size):
+            x[m, 0], x[m, 1] = add((x[m, 0], x[m, 1]), (solved[m + 1], 0.0))
+        x[size, 0], x[size, 1] = add((x[size, 0], x[size, 1]), (-solved[0], 0.0))
+        times_support(world, support, solved[1:], product)
         for i in range(high.size):
             high[i], low[i] = add((high[i], low[i]), (product[i], 0.0))
         if not moved > 1e-28 * terms:
