@@ -215,8 +215,8 @@ class OptimalPath:
             numbers = self._times.searchsorted(flat, side="right") - 1
             for number in set(numbers.tolist()):
                 rows = np.flatnonzero(numbers == number)
-                segment, points, residuals = self._certify_points(number, flat[rows])
-                if not Certificate(*residuals.max(axis=0).tolist()).is_optimal():
+                segment, points, certificate = self._certify_points(number, flat[rows])
+                if not certificate.is_optimal():
                     for horizon in flat[rows].tolist():
                         self.certify(horizon)  # raises, with the horizon
                 x[rows[:, None], segment.support] = np.maximum(points[:, :-1, 0], 0.0)
@@ -234,17 +234,17 @@ class OptimalPath:
     def certify(self, horizon: float) -> tuple[Segment, Floats, Certificate]:
         """Return the segment and the point of a horizon, (m + 1, 2), once they are proved."""
         number, horizon = self._number(horizon), float(horizon)
-        segment, points, residuals = self._certify_points(number, np.array([horizon]))
-        certificate = Certificate(*residuals[0].tolist())
+        segment, points, certificate = self._certify_points(number, np.array([horizon]))
         _require_proof(certificate, horizon)
         return segment, points[0], certificate
 
-    def _certify_points(self, number: int, horizons: Floats) -> tuple[Segment, Floats, Floats]:
-        """Return a segment, its points at horizons on it, and their residuals."""
+    def _certify_points(self, number: int, horizons: Floats) -> tuple[Segment, Floats, Certificate]:
+        """Return a segment, its points at horizons on it, and their largest residuals."""
         world, b = self.instance.world, self.instance.linear_term
         segment = self._segment(number)
         lines = segment.support, segment.p, segment.q
-        return segment, *certify_points(world, b, *lines, horizons)
+        points, residuals = certify_points(world, b, *lines, horizons)
+        return segment, points, Certificate(*residuals.tolist())
 
     def gaps(self, horizon: float) -> Floats:
         """Return (b + A·x*)_i − λ for each arm, (arms,): what a pull of it costs to first order."""
@@ -325,12 +325,12 @@ def _require_proof(certificate: Certificate, horizon: float) -> None:
 def certify_points(
     world: World, b: Floats, support: Ints, p: Floats, q: Floats, horizons: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the points q + T·p, (horizons, support + 1, 2), and the residuals of each."""
+    """Return the points q + T·p, (horizons, support + 1, 2), and their largest residuals."""
     points = np.empty((horizons.size, support.size + 1, 2))
-    residuals = np.empty((horizons.size, 3))
+    residuals = np.zeros(3)
     for n in range(horizons.size):
         points[n] = line_at(p, q, horizons[n])
-        residuals[n] = certify(world, b, support, points[n], horizons[n])
+        residuals = np.maximum(residuals, certify(world, b, support, points[n], horizons[n]))
     return points, residuals
 
 
