@@ -67,8 +67,8 @@ class Foresight(Policy):
         γ: how much of a pull's influence is left after each further round. If estimated, 1, 0.97,
         0.85 and 0.5 are weighed.
     horizon : int, optional
-        How many rounds will be played. Without it, the rounds ahead are taken to be half of those
-        played, and at least one for each arm.
+        How many rounds will be played. The rounds ahead are taken to be half of those played, and
+        at least one for each arm, but no more than are left.
     half_life : float, optional
         Hours after which half of a pull's influence is gone, by the clock; ``memory`` is then 1
         unless it is given. Pulls must have times: ``Agent.pull(at=…)``, or ``Scenario(times=…)``.
