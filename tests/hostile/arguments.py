@@ -154,7 +154,6 @@ def options():
     home = shared / f"options {os.getpid()}"
     home.mkdir()
     log.to_frame().rename(columns={"instance": "user"}).to_csv(home / "log.csv", index=False)
-    WORLD.save(home / "instance.json")
     model = ib.InfluenceModel(pooling="full").fit(log)
     reading = {"instance": "user", "arm": "item", "time": "time", "loss": "loss"}
     model.about_ = {"command": {"reading": reading, "merge_below": None, "adjust": False}}
@@ -173,7 +172,6 @@ def options():
 
 COLUMNS = ("--arm", "item", "--instance", "user", "--time", "time", "--loss", "loss")
 WORDS = {
-    "simulate": ("{files}/instance.json", "--policy", "LCB", "--horizon", "20", "--seeds", "2"),
     "plan": ("{files}/model.json", "--log", "{files}/log.csv", "--horizon", "20"),
     "fit": ("{files}/log.csv", *COLUMNS, "--ridge=1", "--memory=1", "--out={home}/model.json"),
     "reproduce": ("figure-1a", "--tiny", "--out", "{home}/out"),

@@ -1,4 +1,4 @@
-"""Commands for live decisions: serve, shop and replay."""
+"""Commands for live decisions: serve, shop, replay and others of a store, and warm-up."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from influential_bandits.cli.running import explain_stop
 from influential_bandits.errors import InvalidInput
 
 app = typer.Typer()
@@ -253,3 +254,24 @@ def replay(
         differ += audit.differences
     if differ:
         raise typer.Exit(1)
+
+
+@app.command(name="warm-up", epilog="Example: influential-bandits warm-up --policy mine.py:Greedy")
+def compile_ahead(
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="Policy, named as for compare; by default those that are used most."),
+    ] = None,
+) -> None:
+    """Compile ahead what is needed first, so that nobody waits for it later.
+
+    Compiled code is kept on disk; what is there already is not compiled again.
+    """
+    with explain_stop("what was compiled is kept"):
+        from influential_bandits.policies.registry import policy_from_text
+        from influential_bandits.studies.warm_up import warm_up
+
+        players = [policy_from_text(name) for name in policy or ()]
+        for step in warm_up(players) if players else warm_up():
+            typer.echo(step)
+    typer.echo("ready")
