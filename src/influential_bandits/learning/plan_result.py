@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from influential_bandits.display import draw_bars, make_html
+from influential_bandits.display import draw_bars
 from influential_bandits.logs.outcome import Outcome
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.optima.bounded import Shares
@@ -193,16 +193,6 @@ class Plan:
         ax.plot(logged, places, "|", color="#D55E00", markersize=14, markeredgewidth=2, label="log")
         ax.legend()
         return ax
-
-    def _repr_html_(self) -> str:
-        """Show the mix beside the log's, and what is said about it."""
-        rows = [
-            [self.arm_names[i], f"{100 * self.mix[i]:.1f} %", f"{100 * self.logged_mix[i]:.1f} %"]
-            for i in self._order_arms()
-        ]
-        words = str(self).splitlines()
-        note = "\n".join(line for line in words[1:] if not line.startswith("  "))
-        return make_html(repr(self), header=["arm", "plan", "log"], rows=rows, note=note)
 
     def _order_arms(self) -> Ints:
         """Return the arms that are planned or were logged, the largest shares first."""

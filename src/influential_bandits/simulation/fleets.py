@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from influential_bandits.checks import abbreviate, whole_number
-from influential_bandits.display import make_html, take_axes
+from influential_bandits.display import take_axes
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.execution.progress import Progress
 from influential_bandits.numerics.arrays import Floats, Ints
@@ -78,17 +78,6 @@ class FleetRun:
         ax.set(xlabel="user", ylabel="mean loss of a round")
         ax.legend()
         return ax
-
-    def _repr_html_(self) -> str:
-        """Show the mean loss of early and of late users."""
-        rounds, parts = self.counts.sum(axis=1), np.array_split(np.arange(len(self.losses)), 4)
-        rows = [
-            [f"{part[0] + 1:,}–{part[-1] + 1:,}", f"{self.losses[part].sum() / total:.4g}"]
-            for part in parts
-            if len(part) and (total := rounds[part].sum()) > 0
-        ]
-        title = f"{self.policy!r}: {len(self.losses):,} users, {rounds.sum():,} rounds"
-        return make_html(title, header=["users", "mean loss of a round"], rows=rows)
 
 
 def simulate_fleet(
