@@ -256,22 +256,24 @@ def replay(
         raise typer.Exit(1)
 
 
-@app.command(name="warm-up", epilog="Example: influential-bandits warm-up --policy mine.py:Greedy")
+@app.command(name="warm-up", epilog="Example: influential-bandits warm-up --policy MOSS")
 def compile_ahead(
     policy: Annotated[
         list[str] | None,
-        typer.Option(help="Policy, named as for compare; by default those that are used most."),
+        typer.Option(help="Policy of an experiment; by default Foresight, in both states."),
     ] = None,
 ) -> None:
-    """Compile ahead what is needed first, so that nobody waits for it later.
+    """Compile ahead what the service needs first, so that nobody waits for it later.
 
     Compiled code is kept on disk; what is there already is not compiled again.
     """
     with explain_stop("what was compiled is kept"):
-        from influential_bandits.policies.registry import policy_from_text
-        from influential_bandits.studies.warm_up import warm_up
+        from influential_bandits.live.preparing import prepare
+        from influential_bandits.live.settings import Settings
 
-        players = [policy_from_text(name) for name in policy or ()]
-        for step in warm_up(players) if players else warm_up():
-            typer.echo(step)
+        arms = ("a", "b", "c")
+        chosen = [Settings(arms=arms, policy=name) for name in policy or ()]
+        for settings in chosen or [Settings(arms=arms), Settings(arms=arms, state="shared")]:
+            typer.echo(f"{settings.policy}, {settings.state} state")
+            prepare(settings)
     typer.echo("ready")
