@@ -357,7 +357,7 @@ def test_a_policy_of_ones_own_that_cannot_play_gets_one_sentence(
         (("compare", "--engine", "dask"), "jinja2 scikit-learn dask distributed"),
         (("diagnose", "nowhere.csv"), "jinja2 scikit-learn"),
         (("movielens", "--data", "nowhere"), "jinja2 scikit-learn"),
-        (("fit", "s3://nowhere", "--by-partition"), "scikit-learn fsspec"),
+        (("fit", "nowhere.csv"), "scikit-learn"),
         (("plan", "nowhere.json", "--log", "nowhere.csv"), "scikit-learn"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",

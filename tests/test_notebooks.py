@@ -12,7 +12,6 @@ from matplotlib import pyplot as plt
 import influential_bandits as ib
 from influential_bandits.learning.impact import Estimate
 from influential_bandits.learning.influence_test_result import PairEstimate
-from influential_bandits.learning.selection import Validation
 
 HOSTILE = "<b>$x^{$</b>"  # no formula
 
@@ -21,21 +20,13 @@ def results():
     """Something of each kind that shows itself; small, and with names that could be formulas."""
     world = ib.Instance([[1.0, 0.2], [0.2, 0.5]], [0.0, 0.1], arm_names=[HOSTILE, "tea"])
     log = ib.data.synthetic_log(20, 30, 2, seed=0)
-    models = [ib.StationaryModel(pooling="full"), ib.InfluenceModel("diagonal", pooling="full")]
-    fitted = [model.fit(log) for model in models]
     cost = Estimate(0.1, 0.05, 0.15)
     impact = ib.Impact("clicks", cost, {HOSTILE: cost}, {}, cost, cost, "half", 1.0, 0.95)
-    squares, events = np.array([[2.0, 3.0], [1.0, 2.0]]), np.array([4, 5])
-    validation = Validation((HOSTILE, "b"), squares, events, {}, ("0", "1"))
-    counts, losses = np.array([[1, 3], [2, 2], [4, 0]]), np.array([1.0, 2.0, 0.5])
-    fleet = ib.FleetRun(None, ib.Foresight(), 0, None, counts, losses, None)
     return [
         world,
         ib.simulate(world, ib.LCB(), 20, seeds=2),
-        *fitted,
+        ib.InfluenceModel("diagonal", pooling="full").fit(log),
         impact,
-        validation,
-        fleet,
         ib.compare([ib.LCB(), ib.Uniform()], world, [10, 20], seeds=2),
     ]
 

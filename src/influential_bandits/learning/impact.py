@@ -199,13 +199,7 @@ class Impact:
         return "\n".join(lines)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw what one more showing of each arm costs its next one, the largest first.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Draw here; by default in a new figure.
-        """
+        """Draw what one more showing of each arm costs its next one, the largest first."""
         return self.picture.draw(ax)
 
     @property

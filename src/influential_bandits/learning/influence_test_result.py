@@ -312,13 +312,7 @@ class InfluenceTest:
         return self.summary()
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the clearest pairs of arms with their intervals, which hold for all of them at once.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Draw here; by default in a new figure.
-        """
+        """Draw the clearest pairs of arms; their intervals hold for all of them at once."""
         return self.picture.draw(ax)
 
     @property

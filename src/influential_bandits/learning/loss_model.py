@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
 from influential_bandits.checks import abbreviate, is_real
-from influential_bandits.display import draw_bars
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
@@ -24,9 +23,6 @@ from influential_bandits.logs.outcome import Outcome, read_outcome
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.packages import optional_module
 from influential_bandits.world.fading import Fades
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _base: Any = optional_module("sklearn.base")
 _validation: Any = optional_module("sklearn.utils.validation")
@@ -227,18 +223,6 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
     def initial_losses_(self) -> Floats:
         """The initial losses of each instance, (instances, arms)."""
         return self.coefficients_[:, : self.design_.n_arms]
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw what was fitted: the population's initial losses.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Draw here; by default in a new figure.
-        """
-        require_fitted(self)
-        title = "Initial losses"
-        return draw_bars(ax, self.arm_names_, self.initial_loss_, x="loss", title=title)
 
     @property
     def settings(self) -> str:

@@ -167,13 +167,7 @@ class InfluenceModel(LossModel):
         return interaction_matrices(self.design_, self.coefficients_)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the population's interaction: red entries raise later losses, blue ones lower them.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Draw here; by default in a new figure.
-        """
+        """Draw the population's interaction: red entries raise later losses, blue lower them."""
         require_fitted(self)
         ax = draw_matrix(ax, self.arm_names_, self.interaction_, title="Fitted interaction A")
         ax.set(xlabel="arm that was pulled", ylabel="arm whose loss changes")

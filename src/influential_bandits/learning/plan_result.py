@@ -178,13 +178,7 @@ class Plan:
         return f"  {', '.join(parts)}" if parts else ""
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the share of each arm: bars are the plan, lines mark the log.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Draw here; by default in a new figure.
-        """
+        """Draw the share of each arm: bars are the plan, lines mark the log."""
         order = self._order_arms()
         names = [self.arm_names[i] for i in order]
         title = f"Plan for {self.horizon:,} rounds"

@@ -270,13 +270,7 @@ class Trajectories(Framed, dict[str, Trajectory]):
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw all runs in one picture, as :meth:`Trajectory.plot` draws one.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Draw here; by default in a new figure.
-        """
+        """Draw all runs in one picture, as :meth:`Trajectory.plot` draws one."""
         ax = take_axes(ax)
         for name, run in self.items():
             run.plot(ax, name)

@@ -244,13 +244,7 @@ class Instance(StoredValue):
         return self._interaction, self._initial_loss, self.arm_names, *fading
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the interaction: red entries raise later losses, blue ones lower them.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Draw here; by default in a new figure.
-        """
+        """Draw the interaction: red entries raise later losses, blue ones lower them."""
         if self.n_arms > MOST_DRAWN:
             raise NotApplicable(
                 f"an interaction of {self.n_arms:,} arms has too many entries to be seen; draw one "

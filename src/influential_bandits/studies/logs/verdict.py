@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from influential_bandits.learning.examination import TIRING, Examination
 from influential_bandits.learning.impact import Estimate, as_outcome
-from influential_bandits.learning.logging_policy import FOLLOW_TASTE
 from influential_bandits.learning.showing_curves import ShowingCurve
 from influential_bandits.learning.statistics.pooled_sums import arm_sums
-from influential_bandits.studies.report.content import Badge, Fact, Opening, Table
-from influential_bandits.summaries.interval_text import round_to_interval, tell_apart
+from influential_bandits.studies.report.content import Badge, Opening, Table
+from influential_bandits.summaries.interval_text import tell_apart
 
 FIRST_ARMS = 12  # of the table and the picture; the others are folded
 BADGES = {
@@ -89,44 +88,8 @@ def open_report(examination: Examination) -> Opening:
         "arms",
         "showings",
         BADGES[verdict],
-        _list_facts(examination),
         _tabulate_arms(examination),
     )
-
-
-def _list_facts(examination: Examination) -> list[Fact]:
-    """Return share lost, gain to be had, and how long it lasts."""
-    impact, outcome = examination.impact, examination.curves.outcome
-    if examination.test is None:
-        return []
-    share, verb = impact.share, "taken" if outcome.more_is_better else "added"
-    if share.value < 0.0:
-        share, verb = share.scale(-1.0), "added" if outcome.more_is_better else "taken"
-    value, interval = _percent(share).split(" % ")
-    cause = "past showings of all arms" if impact.pairs else "past showings of the same arm"
-    label, note = f"of {outcome.unit} {verb} by {cause}", interval.strip("()") + " %"
-    if not examination.influence_seen:
-        return [Fact(f"{value} %", f"{label}, by the model", f"{note}: not shown")]
-    if examination.caps.doubt.startswith(FOLLOW_TASTE):
-        note += "; more in truth, as users are shown what they like: see the picture"
-    _, after, span = impact.half_gone.partition("after ")
-    lasts = Fact(span, "until half of it is gone") if after else Fact("Lasts", "for good")
-    return [Fact(f"{value} %", label, note), _tell_gain(examination), lasts]
-
-
-def _tell_gain(examination: Examination) -> Fact:
-    """Return the gain to be had by caps: of what one wants more of in percent, else as it is."""
-    caps, outcome = examination.caps, examination.curves.outcome
-    if not caps.caps:
-        why = caps.doubt.partition(", so that")[0] or "no cap is clearly expected to help"
-        return Fact("None", "of it is surely to be had by caps", why)
-    relative = outcome.relative(1.0, float(examination.log.loss.mean()))
-    if not outcome.more_is_better or relative is None:
-        value, low, high = round_to_interval(caps.gain.value, caps.gain.low, caps.gain.high)
-        return Fact(value, f"less {outcome.unit} for each showing by caps", f"{low} … {high}")
-    gain = caps.gain.scale(100.0 * relative)
-    value, low, high = round_to_interval(gain.value, gain.low, gain.high)
-    return Fact(f"+{value} %", f"{outcome.unit} to be had by caps", f"{low} … {high} %")
 
 
 def _percent(share: Estimate) -> str:
