@@ -311,7 +311,7 @@ def test_a_policy_of_ones_own_plays_here_and_in_other_processes(own_policy, tmp_
     best = ib.optimum(ib.counterexample(), 100).loss
     only = [ib.counterexample().total_loss([100, 0]), ib.counterexample().total_loss([0, 100])]
     labels = ["Favourite (own)", "Favourite(arm=1) (own)"]
-    assert [float(rows[label][0]) for label in labels] == pytest.approx(
+    assert [float(rows[label][0].replace(",", "")) for label in labels] == pytest.approx(
         [loss - best for loss in only], rel=1e-3
     )
     # The file goes along: workers start elsewhere, and could not import it.
