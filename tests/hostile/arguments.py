@@ -43,7 +43,7 @@ OWN = {  # where the same name means something else
     "Fleet": {"arms": 3},
     "compare": {"policies": ib.LCB(), "instances": WORLD, "horizons": [10, 20]},
     "compare_fleets": {"policies": "LCB", "populations": "small-5x30", "n_users": 3},
-    "merge_rare_arms": {"most": 2},
+    "merge_rare_arms": {"below": 0.3},
     "EventLog.without_last": {"events": 1},
     "RecordedNoise": {"values": [0.1, 0.2]},
     "InfluenceModel": {"interaction": "psd", "pooling": "full"},
