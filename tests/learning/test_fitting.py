@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -377,24 +376,6 @@ def run(monkeypatch, *arguments):
     return 0
 
 
-@pytest.mark.long
-def test_the_command_fits_by_partition_on_a_cluster(folder, cluster, tmp_path, monkeypatch, capsys):
-    cut = partial(ib.logs.open_partitions, sizes=EACH_FILE)
-    monkeypatch.setattr("influential_bandits.studies.logs.options.open_partitions", cut)
-    address = cluster._client.scheduler.address
-    common = ["fit", folder, "--by-partition"]
-    there, here = tmp_path / "there" / "model.json", tmp_path / "here" / "model.json"
-    engine = ["--engine", "dask", "--scheduler", address]
-    assert run(monkeypatch, *common, *engine, "--out", there) == 0
-    told = capsys.readouterr()
-    assert "40 instances" in told.out
-    assert "instance = user" in told.err
-    assert run(monkeypatch, *common, "--jobs", "1", "--out", here) == 0
-    assert there.read_text() == here.read_text()
-    assert [path.name for path in here.parent.iterdir()] == ["model.json"]
-    assert run(monkeypatch, "plan", there, "--log", folder, "--horizon", "30") == 0
-
-
 def test_the_command_fits_a_whole_log_on_a_cluster(folder, cluster, tmp_path, monkeypatch):
     address = cluster._client.scheduler.address
     common = ["fit", folder, "--memory", "0.8", "--ridge", "10"]
@@ -410,30 +391,18 @@ def test_the_command_finds_columns_in_the_names_of_folders(whole, tmp_path, monk
         home.mkdir(parents=True)
         frame = frame_of(whole.take(np.array([user]))).drop(columns="user")
         frame.to_parquet(home / "events.parquet")
-    options = ["--by-partition", "--memory", "0.8", "--ridge", "10", "--jobs", "1"]
+    options = ["--memory", "0.8", "--ridge", "10", "--jobs", "1"]
     assert run(monkeypatch, "fit", tmp_path / "log", *options, "--out", tmp_path / "m.json") == 0
     assert "5 instances" in capsys.readouterr().err
 
 
-def test_the_command_says_what_is_wrong_with_files(tmp_path, monkeypatch, capsys):
+def test_the_command_refuses_what_does_not_fit(tmp_path, folder, monkeypatch, capsys):
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "a.parquet").write_bytes(b"PAR1 half a file")
-    (tmp_path / "log.csv").write_text("user,ad,loss\n")
-    for path, words in (("log", "a.parquet cannot be read"), ("log.csv", "is text")):
-        assert run(monkeypatch, "fit", tmp_path / path, "--by-partition") == 2
-        assert words in capsys.readouterr().err
-    assert run(monkeypatch, "fit", "s3://bucket/log") == 2
-    assert "--by-partition" in capsys.readouterr().err
-
-
-def test_the_command_refuses_what_does_not_fit(tmp_path, folder, monkeypatch, capsys):
-    assert run(monkeypatch, "fit", tmp_path / "none", "--by-partition") == 2
-    assert "none" in capsys.readouterr().err
+    assert run(monkeypatch, "fit", tmp_path / "log") == 2
+    assert "a.parquet" in capsys.readouterr().err
     assert run(monkeypatch, "fit", folder, "--scheduler", "tcp://127.0.0.1:1") == 2
     assert "--engine dask" in capsys.readouterr().err
-    separator = ["--by-partition", "--separator", ";"]
-    assert run(monkeypatch, "fit", folder, *separator) == 2
-    assert "--separator" in capsys.readouterr().err
 
 
 @pytest.mark.long
