@@ -14,6 +14,13 @@ from influential_bandits.live.store.opening import open_store
 from influential_bandits.live.writer import Writer
 
 VOID = {"br", "hr", "img", "input", "link", "meta", "circle", "line", "polyline", "rect", "path"}
+# Those of an experiment named shop, in which user 1 decides.
+PAGES = (
+    "/",
+    "/experiments/shop",
+    "/experiments/shop/instances/user%201",
+    "/experiments/shop/settings",
+)
 
 
 class Server:

@@ -61,12 +61,8 @@ def test_a_replay_agrees_after_an_erasure_and_in_parts(tmp_path, monkeypatch):
 def test_a_replay_of_a_forged_store_ends(tmp_path):
     with Driver(tmp_path / "shop.db", make_settings()) as shop:
         shop.decide("ann")
-        shop.writer.ask(
-            "", lambda work, at: work._store.run("UPDATE experiments SET instances = 1")
-        )
-        shop.writer.ask(
-            "", lambda work, at: work._store.run(f"UPDATE experiments SET instances = {2**62}")
-        )
+        forged = f"UPDATE experiments SET instances = {2**62}"
+        shop.store(lambda work, at: work._store.run(forged))
         assert shop.audit().decisions == 1
 
 
@@ -98,30 +94,25 @@ def test_a_decision_waits_for_a_week_by_default(tmp_path):
         assert shop.describe()["events"] == 3
 
 
-def test_a_fleet_waits_for_no_more_losses_than_memory_is_for(tmp_path):
-    with Driver(tmp_path / "shop.db", make_settings(**SHARED), most_pending=10) as shop:
-        for n in range(40):
-            shop.decide(f"user {n % 3}", decision_id=str(n))
-        shop.sweep()
-        experiment = shop.writer._loaded["shop"]
-        assert experiment.shared.count_pending() == 10
-        with pytest.raises(Refused, match="has expired"):
-            shop.feed_back("0", 0.5)
-        shop.feed_back("39", 0.5)
-        assert shop.audit().differences == 0
-
-
-def test_an_instance_of_its_own_waits_for_no_more_losses_than_memory_is_for(tmp_path):
-    with Driver(tmp_path / "shop.db", make_settings(), most_pending_each=10) as shop:
-        for n in range(40):
-            shop.decide("ann", decision_id=str(n))
+@pytest.mark.parametrize(
+    ("settings", "most"),
+    [(SHARED, "most_pending"), ({}, "most_pending_each")],
+    ids=["fleet", "own"],
+)
+def test_no_more_losses_are_waited_for_than_memory_is_for(tmp_path, settings, most):
+    with Driver(tmp_path / "shop.db", make_settings(**settings), **{most: 10}) as shop:
         shop.decide("bob", decision_id="bob's")
+        for n in range(40):
+            shop.clock.now += 1.0
+            shop.decide("ann", decision_id=str(n))
         shop.sweep()
         experiment = shop.writer._loaded["shop"]
-        assert experiment.by_label["ann"].state.count_pending() == 10
-        with pytest.raises(Refused, match="has expired"):
-            shop.feed_back("29", 0.5)
-        for name in ("30", "39", "bob's"):
+        state = experiment.shared if settings else experiment.by_label["ann"].state
+        assert state.count_pending() == 10
+        for name in ("29", "bob's") if settings else ("29",):
+            with pytest.raises(Refused, match="has expired"):
+                shop.feed_back(name, 0.5)
+        for name in ("30", "39") if settings else ("30", "39", "bob's"):
             shop.feed_back(name, 0.5)
         assert shop.audit().differences == 0
 

@@ -3,15 +3,14 @@
 import dataclasses
 import html
 import json
-import os
 import re
 import sys
 from pathlib import Path
 
-import forked
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from command_line import run_command
 from matplotlib import pyplot as plt
 from report_files import check_figures, check_pictures, check_report
 
@@ -38,7 +37,6 @@ from influential_bandits.studies.compare.results import Estimates
 from influential_bandits.studies.compare.standings import compute_standings, count_wins
 from influential_bandits.summaries.resampling import draw_resamples
 
-COMMAND = (sys.executable, "-m", "influential_bandits.cli")
 POLICIES = ["LCB", "InfluentialLCB", "Uniform", "FrankWolfeOracle", "EachArmOnceOracle"]
 HORIZONS = [30, 100, 1000, 2000]
 KEYS = ["family", "policy", "horizon", "mean_regret", "low", "high"]
@@ -763,36 +761,18 @@ def test_what_is_left_of_a_comparison_comes_with_the_error(monkeypatch):
 
 @pytest.mark.long
 def test_the_command_compares(tmp_path):
-    def run(*arguments):
-        return forked.run(
-            [*COMMAND, *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            env=os.environ | {"PYTHONIOENCODING": "utf-8"},
-            check=False,
-        )
-
-    options = (
-        "--families",
-        "random-3,prop-2.2",
-        "--horizons",
-        "30,1e2",
-        "--instances",
-        2,
-        "--seeds",
-        3,
-    )
+    options = ("--families", "random-3,prop-2.2", "--horizons", "30,1e2")
+    options += ("--instances", 2, "--seeds", 3)
     policies = ("--policies", "LCB,InfluentialLCB(influence_bound=2.0, opening='pairs')")
     out = tmp_path / "out"
-    done = run("compare", *policies, *options, "--out", out, "--jobs", 1)
+    done = run_command("compare", *policies, *options, "--out", out, "--jobs", 1)
     assert (done.returncode, done.stderr) == (0, "")
     assert "| InfluentialLCB(influence_bound=2.0) |" in done.stdout
     assert str(out / "report.html") in done.stdout
     assert {row["horizon"] for row in json.loads((out / "summary.json").read_text())} == {30, 100}
-    again = run("compare", *policies, *options, "--out", out)
+    again = run_command("compare", *policies, *options, "--out", out)
     assert again.stdout == done.stdout
-    listed = run("families")
+    listed = run_command("families")
     assert [line.split()[0] for line in listed.stdout.splitlines()] == list(describe_families())
 
 

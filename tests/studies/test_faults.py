@@ -195,6 +195,8 @@ def test_more_seeds_than_memory_holds_are_refused_by_every_command(seeds, tmp_pa
         PlaySettings(10**6, ib.NoNoise(), seeds)
     with refused(ib.errors.InvalidInput, f"{seeds:,} runs", "GB"):
         compare(["LCB"], ["random-3"], [100], out=tmp_path / "out", n_instances=seeds)
+    with refused(ib.errors.InvalidInput, f"{seeds:,} random instances", "GB"):
+        reproduce(choose_studies(["figure-1b"]), tmp_path / "out", "tiny", seeds=seeds)
     assert not list(tmp_path.iterdir())
 
 

@@ -96,11 +96,6 @@ def test_no_name_means_all_and_a_name_twice_means_once():
     assert [study.name for study in chosen] == ["figure-4", "figure-1a"]
 
 
-def test_an_unknown_study_is_refused_with_the_known_ones(refused):
-    with refused(ib.errors.InvalidInput, "'figure-2'", *NAMES):
-        choose_studies(["figure-1a", "figure-2"])
-
-
 # --- what they find ---
 
 

@@ -10,7 +10,6 @@ import re
 import sys
 from pathlib import Path
 
-import forked
 import jsonschema
 import numpy as np
 import pytest
@@ -828,17 +827,3 @@ def test_diagnose_refuses_what_it_cannot_do(options, mentions, refusal, log_file
 def test_movielens_refuses_what_it_cannot_study(options, mentions, refusal):
     line = refusal("movielens", *options)
     assert all(mention in line for mention in mentions), line
-
-
-def test_a_real_process_ends_with_status_2_and_one_sentence(tmp_path):
-    done = forked.run(
-        [sys.executable, "-m", "influential_bandits.cli", "fit", "nowhere.csv"],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        cwd=tmp_path,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr == "error: there is no file or folder nowhere.csv\n"
