@@ -305,12 +305,6 @@ def test_simulate_plays_the_policies_and_the_noise_that_were_asked_for(counterex
         )
 
 
-def test_simulate_plays_oracles(counterexample):
-    done = run("simulate", counterexample, "--policy", "OptimalOracle", "--horizon", 100)
-    assert done.returncode == 0, done.stderr
-    assert table(done.stdout)["OptimalOracle"] == ["0.125", "0.125"]
-
-
 def test_simulate_saves_runs_and_a_plot(counterexample, tmp_path):
     out = tmp_path / "deep" / "out"
     done = run("simulate", counterexample, "--horizon", 100, "--seeds", 2, "--out", out)
@@ -367,22 +361,6 @@ def test_simulate_plays_scenarios(counterexample, tmp_path):
 def test_simulate_refuses_what_it_cannot_play(options, mentions, counterexample):
     line = refused(run("simulate", counterexample, *options))
     assert all(mention in line for mention in mentions)
-
-
-def test_an_oracle_that_needs_full_memory_says_so(fading):
-    assert "memory = 0.5" in refused(run("simulate", fading, "--policy", "OptimalOracle"))
-
-
-@pytest.mark.parametrize(
-    ("text", "mention"),
-    [(None, "No such file"), ('{"format": ', "not a JSON file"), ("{}", "no instance file")],
-    ids=["missing", "broken", "of another kind"],
-)
-def test_a_file_that_is_no_instance_gets_one_sentence(text, mention, tmp_path):
-    path = tmp_path / "instance.json"
-    if text is not None:
-        path.write_text(text, encoding="utf-8")
-    assert mention in refused(run("simulate", path))
 
 
 # --- policies of one's own ---

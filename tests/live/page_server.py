@@ -73,6 +73,10 @@ class Server:
         body = {"label": f"a {role}", "role": role, "experiment": experiment}
         return self.call("POST", "/keys", body)["key"]
 
+    def batch(self, calls):
+        answers = self.call("POST", "/batch", {"requests": calls})["answers"]
+        return [item["answer"] for item in answers]
+
     def play(self, experiment, instances, rounds=1, loss=0.5):
         """Let instances decide and tell their losses; return the decisions."""
         calls = [
@@ -80,9 +84,7 @@ class Server:
             for _ in range(rounds)
             for instance in instances
         ]
-        made = [
-            item["answer"] for item in self.call("POST", "/batch", {"requests": calls})["answers"]
-        ]
+        made = self.batch(calls)
         tell = loss if callable(loss) else lambda _: loss
         calls = [
             {
@@ -91,7 +93,7 @@ class Server:
             }
             for one in made
         ]
-        self.call("POST", "/batch", {"requests": calls})
+        self.batch(calls)
         return made
 
     def visit(self, key=None):

@@ -36,6 +36,9 @@ def test_the_whole_journey(client):
     client.expose("bob", ARMS)
     shown = client.show("ann/é?#")
     assert [met["loss"] for met in shown["met"]] == [0.5, -2.0]
+    assert any("No chance was involved" in sentence for sentence in shown["why"])
+    client.correct(decision, loss=0.25)
+    assert client.show("ann/é?#")["met"][0]["loss"] == 0.25
     client.add_arm("water")
     client.retire_arm("milk/with sugar")
     assert client.describe()["retired"] == ["milk/with sugar"]
@@ -72,13 +75,6 @@ def test_the_log_is_read_as_it_is(client, tmp_path):
         log = ib.read_log(path, loss="loss")
         assert sorted(log.loss) == [n / 10 for n in range(30)]
         assert log.history("user 1").loss.tolist() == [n / 10 for n in range(1, 30, 3)]
-
-
-def test_a_loss_is_corrected(client):
-    decision = client.decide("somebody with a refund")
-    client.feed_back(decision, loss=0.5)
-    client.correct(decision, loss=0.25)
-    assert client.show("somebody with a refund")["met"][-1]["loss"] == 0.25
 
 
 def test_errors_say_what_to_do(service):
@@ -139,12 +135,3 @@ def test_an_experiment_that_is_made_again_is_the_same_one(client):
     with pytest.raises(ServiceError, match="other settings") as caught:
         client.create(ARMS, policy="LCB", explore=0.5)
     assert caught.value.status == 409
-
-
-def test_reports_tell_the_course_and_instances_tell_why(client):
-    decision = client.decide("eve")
-    client.feed_back(decision, loss=0.25)
-    assert any("No chance was involved" in sentence for sentence in client.show("eve")["why"])
-    course = client.report()["over_time"]
-    sums = {"from", "seconds", "decisions", "feedback", "mean_loss", "by_arm"}
-    assert set(course[0]) == sums | {"difference", "low", "high"}

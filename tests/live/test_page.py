@@ -8,10 +8,11 @@ from itertools import pairwise
 
 import pytest
 import requests
+from live.driver import total_up
 from live.page_server import PAGES, Outline, Server, Visitor
 
 from influential_bandits.live import words
-from influential_bandits.live.evidence import GroupTotals, Stratum, compare_groups, judge
+from influential_bandits.live.evidence import Stratum, compare_groups, judge
 from influential_bandits.live.page.pictures import draw_interval, draw_spark, shade_matrix
 
 NASTY = (
@@ -85,9 +86,7 @@ def test_shadow_mode_says_how_often_the_policy_agrees(server, admin):
         }
         for n in range(60)
     ]
-    made = [
-        item["answer"] for item in server.call("POST", "/batch", {"requests": calls})["answers"]
-    ]
+    made = server.batch(calls)
     mine = [one for one in made if one["group"] == "policy"]
     agreed = sum(one["arm"] == one["proposed"] for one in mine)
     assert 0 < agreed < len(mine) < 60
@@ -312,11 +311,8 @@ def test_pages_are_made_for_screen_readers(server, admin, path):
 
 def totals(instances, mean, spread=0.1, each=10):
     """Totals of instances alternately above and below a mean."""
-    n = instances * each
     sums = [each * (mean + (spread if k % 2 else -spread)) for k in range(instances)]
-    return GroupTotals(
-        instances, n, sum(sums), sum(s * s for s in sums), each * sum(sums), float(n * each)
-    )
+    return total_up([each] * instances, sums)
 
 
 @pytest.mark.parametrize(

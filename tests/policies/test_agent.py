@@ -330,14 +330,11 @@ def test_arms_may_have_names():
     assert agent.add_arm("water") == 3
     assert agent.add_arm() == 4
     assert agent.arm_names == ("tea", "coffee", "milk", "water", "4")
-
-
-def test_arms_without_names_are_called_by_their_numbers():
-    agent = ib.Agent(ib.LCB(), 2)
-    assert agent.pull().name == "0"
-    assert agent.add_arm("tea") == 2
-    assert agent.arm_names == ("0", "1", "tea")
-    assert agent.pull("tea").arm == 2
+    numbered = ib.Agent(ib.LCB(), 2)
+    assert numbered.pull().name == "0"
+    assert numbered.add_arm("tea") == 2
+    assert numbered.arm_names == ("0", "1", "tea")
+    assert numbered.pull("tea").arm == 2
 
 
 @pytest.mark.parametrize(

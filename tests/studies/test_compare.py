@@ -12,10 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from command_line import run_command
 from matplotlib import pyplot as plt
-from report_files import check_figures, check_pictures, check_report
+from report_files import check_figures, check_pictures, check_report, stamps
 
 import influential_bandits as ib
-from influential_bandits.cli import main
 from influential_bandits.errors import InvalidInput
 from influential_bandits.policies.registry import policy_from_text
 from influential_bandits.simulation import trajectory
@@ -50,11 +49,6 @@ def play(out, policies=POLICIES, families=("random-3", "fading-0.9"), horizons=H
 def played(tmp_path_factory):
     out = tmp_path_factory.mktemp("arena") / "deep" / "results"
     return out, play(out)
-
-
-def stamps(folder):
-    """When each piece was written, and with what."""
-    return {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in folder.rglob("*.parquet")}
 
 
 def pieces_of(out):
@@ -800,16 +794,12 @@ def test_the_command_compares(tmp_path):
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else None,
 )
-def test_bad_input_gets_one_sentence(options, parts, tmp_path, monkeypatch, capsys):
+def test_bad_input_gets_one_sentence(options, parts, tmp_path, monkeypatch):
     monkeypatch.delenv("MOVIELENS_DATA", raising=False)
     where = [] if "--out" in options else ["--out", tmp_path / "out"]
-    given = ["influential-bandits", "compare", *options, *where]
-    monkeypatch.setattr(sys, "argv", [str(part) for part in given])
-    with pytest.raises(SystemExit) as end:
-        main()
-    told = capsys.readouterr()
-    (line,) = told.err.splitlines()
-    assert (end.value.code, told.out) == (2, "")
+    done = run_command("compare", *options, *where)
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
     assert line.startswith("error: ")
     assert all(part in line for part in parts), line
     assert not (tmp_path / "out").exists()

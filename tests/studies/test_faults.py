@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from cluster_processes import Cluster, environment, until
 from command_line import run_command
+from report_files import bits
 
 import influential_bandits as ib
 from influential_bandits.studies.compare.compare import compare
@@ -66,13 +67,6 @@ def finished(out):
         path.name: path.read_bytes()
         for path in (out / "figure-1b" / "pieces").glob("[!.]*.parquet")
     }
-
-
-def bits(path):
-    """The columns of a file, bit by bit: no NaN equals another."""
-    table = pq.read_table(path)
-    columns = {name: table[name].to_numpy() for name in table.column_names}
-    return {n: c.tolist() if c.dtype == object else c.tobytes() for n, c in columns.items()}
 
 
 def same_bits(out, here):

@@ -45,17 +45,6 @@ def test_a_restored_fleet_goes_on_as_the_first(policy, arms):
         assert np.array_equal(fleet.estimate().interaction, copy.estimate().interaction)
 
 
-def test_arms_that_came_later_are_there():
-    fleet = ib.Fleet(arms=["a", "b", "c"])
-    play([fleet], 30, 1)
-    fleet.add_arm("d")
-    play([fleet], 30, 2)
-    copy = ib.Fleet(arms=["a", "b", "c"])
-    copy.add_arm("d")
-    unpack_fleet(pack_fleet(fleet), pack_users(fleet, fleet.users).items(), copy)
-    play([fleet, copy], 30, 3)
-
-
 def test_what_does_not_fit_is_refused():
     fleet = ib.Fleet(arms=3)
     play([fleet], 30, 1)
