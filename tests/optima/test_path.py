@@ -308,6 +308,14 @@ def test_counts_have_the_shape_of_the_horizons_and_those_of_the_optimum():
     assert path.counts([]).shape == (0, 4)
 
 
+@FEW
+@given(arms=arms, seed=seeds, times=st.lists(horizons, max_size=8))
+def test_counts_of_many_horizons_are_those_of_each(make_instance, family, arms, seed, times):
+    path = optimal_path(make_instance(family, arms, seed))
+    for counts, horizon in zip(path.counts(times), times, strict=True):
+        assert np.array_equal(counts, path.optimum(horizon).counts)
+
+
 def test_the_path_is_worked_out_once_for_each_instance():
     instance = ib.random_instance(3, 0)
     assert optimal_path(instance) is optimal_path(instance)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import typer
 
@@ -25,7 +26,8 @@ GRAPHICS = ("numba_cuda",)
 CONTINUES = "finished pieces are kept in {}: run the same command again to continue"
 
 
-class Where(NamedTuple):
+@dataclass(frozen=True)
+class Where:
     """Where a command's work is done, as its options say."""
 
     jobs: Jobs = None

@@ -35,7 +35,7 @@ STILL = 1e-20  # relative size under which a rate of change counts as zero
 ENDED, TOO_LARGE, UNSOUND = 0, 1, 2  # how a walk along the path came out
 
 
-@kernel
+@inlined
 def entry(world: World, i: int, j: int) -> float:
     """Return A[i, j]."""
     if world.kind == DENSE:
@@ -127,6 +127,23 @@ def add_products(world: World, support: Ints, x: Floats, high: Floats, low: Floa
         high[i], low[i] = two_sum(high[i], low[i])
 
 
+@kernel
+def bordered_row(world: World, support: Ints, arm: int, out: Floats) -> None:
+    """Write the row of an arm in the matrix above into ``out`` (support + 1,): 1 and A[arm, S]."""
+    out[0] = 1.0
+    for m in range(support.size):
+        out[m + 1] = entry(world, arm, support[m])
+
+
+@kernel
+def add_multiples(inverse: Floats, x: Floats, out: Floats) -> None:
+    """Add Σ x_j·inverse[j] to ``out``: inverse·x, as it is symmetric, along rows in memory."""
+    for j in range(x.size):
+        row, factor = inverse[j], x[j]
+        for i in range(x.size):
+            out[i] += row[i] * factor
+
+
 @lazy_kernel
 def enter(world: World, inverse: Floats, support: Ints, size: int, arm: int) -> bool:
     """Border the inverse of the matrix above with an arm; False (nothing done) if it is dependent.
@@ -140,40 +157,33 @@ def enter(world: World, inverse: Floats, support: Ints, size: int, arm: int) -> 
         inverse[1, 1] = 0.0
         support[0] = arm
         return True
+    used = support[:size]
     column = np.empty(size + 1)
-    column[0] = 1.0
-    for m in range(size):
-        column[m + 1] = entry(world, arm, support[m])
-    solved = np.zeros(size + 1)
+    bordered_row(world, used, arm, column)
+    solved, row = np.zeros(size + 1), np.empty(size + 1)
+    add_multiples(inverse, column, solved)
+    high, low = column.copy(), np.zeros(size + 1)
+    row[0], row[1:] = 0.0, 1.0
     for i in range(size + 1):
-        for j in range(size + 1):
-            solved[i] += inverse[i, j] * column[j]
-    residual = np.empty(size + 1)
-    high, low = 1.0, 0.0
-    for m in range(size):
-        high, low = accumulate(high, low, -1.0, solved[m + 1])
-    residual[0] = high + low
-    for i in range(size):
-        high, low = accumulate(column[i + 1], 0.0, -1.0, solved[0])
-        for m in range(size):
-            high, low = accumulate(high, low, -entry(world, support[i], support[m]), solved[m + 1])
-        residual[i + 1] = high + low
-    high, low, reach = own, 0.0, math.sqrt(abs(own))
-    for i in range(size + 1):
-        for j in range(size + 1):
-            solved[i] += inverse[i, j] * residual[j]
-        high, low = accumulate(high, low, -column[i], solved[i])
         if i > 0:
-            reach += math.sqrt(abs(entry(world, support[i - 1], support[i - 1]))) * abs(solved[i])
-    curvature = high + low
+            bordered_row(world, used, used[i - 1], row)
+        factor = -solved[i]
+        for j in range(size + 1):
+            high[j], low[j] = accumulate(high[j], low[j], row[j], factor)
+    add_multiples(inverse, high + low, solved)
+    rest, error, reach = own, 0.0, math.sqrt(abs(own))
+    for i in range(size + 1):
+        rest, error = accumulate(rest, error, -column[i], solved[i])
+        if i > 0:
+            reach += math.sqrt(abs(entry(world, used[i - 1], used[i - 1]))) * abs(solved[i])
+    curvature = rest + error
     if not curvature > DEPENDENT * reach * reach:  # dᵀAd cannot exceed reach² for any A
         return False
-    for i in range(size + 1):
-        factor = solved[i] / curvature
-        for j in range(size + 1):
-            inverse[i, j] += factor * solved[j]
-        inverse[i, size + 1] = -factor
-        inverse[size + 1, i] = -factor
+    factors = solved / curvature
+    for j in range(size + 1):
+        for i in range(size + 1):
+            inverse[j, i] += solved[j] * factors[i]
+        inverse[j, size + 1] = inverse[size + 1, j] = -factors[j]
     inverse[size + 1, size + 1] = 1.0 / curvature
     support[size] = arm
     return True
@@ -202,12 +212,12 @@ def rebuild(world: World, inverse: Floats, support: Ints, size: int) -> bool:
 def leave(inverse: Floats, support: Ints, size: int, position: int) -> None:
     """Take the arm at a position out of support and inverse; the last one moves there."""
     k = position + 1
-    pivot = inverse[k, k]
-    for i in range(size + 1):
-        if i != k:
-            factor = inverse[i, k] / pivot
-            for j in range(size + 1):
-                inverse[i, j] -= factor * inverse[k, j]
+    factors = inverse[k, : size + 1] / inverse[k, k]
+    factors[k] = 0.0
+    for j in range(size + 1):
+        multiple = inverse[j, k]
+        for i in range(size + 1):
+            inverse[j, i] -= multiple * factors[i]
     for i in range(size + 1):
         inverse[i, k] = inverse[i, size]
     for j in range(size + 1):
@@ -232,22 +242,19 @@ def solve(
     Returns whether the refinement converged.
     """
     size = support.size
-    terms = 0.0  # how large the terms of the solution are; it may be small by cancellation
-    for i in range(size + 1):
-        value = inverse[i, 0] * total
-        size_of_terms = abs(value)
-        for j in range(size):
-            value -= inverse[i, j + 1] * b[support[j], 0]
-            size_of_terms += abs(inverse[i, j + 1] * b[support[j], 0])
-        if i == 0:
-            x[size, 0], x[size, 1] = -value, 0.0
-        else:
-            x[i - 1, 0], x[i - 1, 1] = value, 0.0
-            terms = max(terms, size_of_terms)
+    known, solved, sizes = np.empty(size + 1), np.zeros(size + 1), np.zeros(size + 1)
+    known[0] = total
+    for m in range(size):
+        known[m + 1] = -b[support[m], 0]
+    for j in range(size + 1):
+        for i in range(size + 1):
+            solved[i] += inverse[j, i] * known[j]
+            sizes[i] += abs(inverse[j, i] * known[j])
+    terms = sizes[1:].max()  # how large the terms of x are; it may be small by cancellation
+    x[:size, 0], x[size, 0], x[:, 1] = solved[1:], -solved[0], 0.0
     high, low = b[:, 0].copy(), b[:, 1].copy()
     add_products(world, support, x[:size, 0].copy(), high, low)
     residual = np.empty(size + 1)
-    change = np.empty(size)
     product = np.empty(high.size)
     moved = np.inf
     for _ in range(12):  # two are usual; the multiplier may need one before the counts can follow
@@ -258,19 +265,13 @@ def solve(
             gap = add((high[i], low[i]), (-x[size, 0], -x[size, 1]))
             residual[m + 1] = -gap[0]
         residual[0] = left[0]
-        moved = 0.0
-        for i in range(size + 1):
-            correction = 0.0
-            for j in range(size + 1):
-                correction += inverse[i, j] * residual[j]
-            row = i - 1 if i > 0 else size
-            if i > 0:
-                change[row] = correction
-                moved = max(moved, abs(correction))
-            else:
-                correction = -correction
-            x[row, 0], x[row, 1] = add((x[row, 0], x[row, 1]), (correction, 0.0))
-        times_support(world, support, change, product)
+        solved[:] = 0.0
+        add_multiples(inverse, residual, solved)
+        moved = np.abs(solved[1:]).max()
+        for m in range(size):
+            x[m, 0], x[m, 1] = add((x[m, 0], x[m, 1]), (solved[m + 1], 0.0))
+        x[size, 0], x[size, 1] = add((x[size, 0], x[size, 1]), (-solved[0], 0.0))
+        times_support(world, support, solved[1:], product)
         for i in range(high.size):
             high[i], low[i] = add((high[i], low[i]), (product[i], 0.0))
         if not moved > 1e-28 * terms:

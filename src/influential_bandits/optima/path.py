@@ -208,10 +208,19 @@ class OptimalPath:
         Every answer is certified; one that is not raises :class:`NotCertified`.
         """
         flat = real_array("horizons", horizons).ravel()
+        x = np.zeros((flat.size, self.instance.n_arms))
         if flat.size:
+            self._number(float(flat.min()))
             self._number(float(flat.max()))  # the path is followed that far, once for all
-        rows = [self.optimum(horizon).counts for horizon in flat.tolist()]
-        return np.reshape(rows, (*np.shape(horizons), self.instance.n_arms))
+            numbers = self._times.searchsorted(flat, side="right") - 1
+            for number in set(numbers.tolist()):
+                rows = np.flatnonzero(numbers == number)
+                segment, points, certificate = self._certify_points(number, flat[rows])
+                if not certificate.is_optimal():
+                    for horizon in flat[rows].tolist():
+                        self.certify(horizon)  # raises, with the horizon
+                x[rows[:, None], segment.support] = np.maximum(points[:, :-1, 0], 0.0)
+        return x.reshape(*np.shape(horizons), self.instance.n_arms)
 
     def optimum(self, horizon: float) -> Optimum:
         """Return the optimum for one horizon with its certificate."""
@@ -224,14 +233,18 @@ class OptimalPath:
 
     def certify(self, horizon: float) -> tuple[Segment, Floats, Certificate]:
         """Return the segment and the point of a horizon, (m + 1, 2), once they are proved."""
-        segment = self.segment(horizon)
+        number, horizon = self._number(horizon), float(horizon)
+        segment, points, certificate = self._certify_points(number, np.array([horizon]))
+        _require_proof(certificate, horizon)
+        return segment, points[0], certificate
+
+    def _certify_points(self, number: int, horizons: Floats) -> tuple[Segment, Floats, Certificate]:
+        """Return a segment, its points at horizons on it, and their largest residuals."""
         world, b = self.instance.world, self.instance.linear_term
-        point = segment.point(float(horizon))
-        certificate = Certificate(
-            *certify(world, b, segment.support, point, float(horizon)).tolist()
-        )
-        _require_proof(certificate, float(horizon))
-        return segment, point, certificate
+        segment = self._segment(number)
+        lines = segment.support, segment.p, segment.q
+        points, residuals = certify_points(world, b, *lines, horizons)
+        return segment, points, Certificate(*residuals.tolist())
 
     def gaps(self, horizon: float) -> Floats:
         """Return (b + A·x*)_i − λ for each arm, (arms,): what a pull of it costs to first order."""
@@ -306,6 +319,19 @@ def certify_face(instance: Instance, horizon: float) -> tuple[Ints, Floats, Cert
 def _require_proof(certificate: Certificate, horizon: float) -> None:
     if not certificate.is_optimal():
         raise NotCertified(f"no optimum could be proved for T = {horizon}: {certificate}")
+
+
+@lazy_kernel
+def certify_points(
+    world: World, b: Floats, support: Ints, p: Floats, q: Floats, horizons: Floats
+) -> tuple[Floats, Floats]:
+    """Return the points q + T·p, (horizons, support + 1, 2), and their largest residuals."""
+    points = np.empty((horizons.size, support.size + 1, 2))
+    residuals = np.zeros(3)
+    for n in range(horizons.size):
+        points[n] = line_at(p, q, horizons[n])
+        residuals = np.maximum(residuals, certify(world, b, support, points[n], horizons[n]))
+    return points, residuals
 
 
 @lazy_kernel

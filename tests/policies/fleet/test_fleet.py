@@ -113,7 +113,7 @@ def test_a_file_of_a_fleet_with_other_arms_is_refused(tmp_path, refused):
 
 def test_refusals(refused):
     fleet = ib.Fleet(arms=["a", "b"])
-    with refused(InvalidInput, "1,001"):
+    with refused(InvalidInput, "1001"):
         ib.Fleet(arms=1001)
     with refused(InvalidInput, "LCB"):
         ib.Fleet(ib.LCB(), arms=2)

@@ -140,7 +140,7 @@ def test_retired_arms_are_not_chosen(tmp_path, refused):
     with refused(InvalidInput, "occurs twice"):
         fleet.add_arm("a")
     assert fleet.n_arms == 3
-    with refused(InvalidInput, "at most 1,000 arms"):
+    with refused(InvalidInput, "arms", "1001"):
         ib.Fleet(arms=1000).add_arm()
 
 

@@ -48,7 +48,7 @@ from influential_bandits.policies.tickets import (
     take_before,
 )
 
-MOST_FLEET_ARMS = 1000
+TOO_MANY_ARMS = 1001
 
 
 class Fleet(NamedArms):
@@ -95,8 +95,8 @@ class Fleet(NamedArms):
             raise InvalidInput(f"policy must be a Foresight, got {abbreviate(policy)}")
         named = not isinstance(arms, (int, np.integer))
         self._name_arms(require_names("arms", arms) if named else None)
-        self.n_arms = whole_number("arms", arms if self._names is None else len(self._names), 1)
-        _require_few(self.n_arms)
+        number = arms if self._names is None else len(self._names)
+        self.n_arms = whole_number("arms", number, 1, TOO_MANY_ARMS)
         self.retired: set[int] = set()
         self._rules = self.policy.rules(self.n_arms)
         self._shared, self._own = self.policy.start(self.n_arms), make_own(self._rules, 1)
@@ -299,7 +299,7 @@ class Fleet(NamedArms):
         >>> fleet.pull("ann", eligible=["milk"]).name
         'milk'
         """
-        _require_few(self.n_arms + 1)
+        whole_number("arms", self.n_arms + 1, 1, TOO_MANY_ARMS)
         names = self._names
         if names is not None or name is not None:
             new = str(self.n_arms) if name is None else name
@@ -436,10 +436,10 @@ class Fleet(NamedArms):
             fleet._history.read_times(history)
         return fleet
 
-    def parts(self) -> tuple[Shared, Own, dict[str, Any]]:
-        """Return the arrays themselves, and what else a snapshot needs (``snapshot.py``)."""
+    def parts(self) -> tuple[Shared, Own, dict[str, int], dict[str, Any]]:
+        """Return the arrays themselves, users' rows, and what else a snapshot needs."""
         about = {"pulls": self.pulls, "losses": self.losses, "free": self._free}
-        return self._shared, self._own, about
+        return self._shared, self._own, self._rows, about
 
     def take_parts(
         self, about: dict[str, Any], shared: Shared, own: Own, rows: dict[str, int]
@@ -454,10 +454,6 @@ class Fleet(NamedArms):
         self.pulls, self.losses = about["pulls"], about["losses"]
         self._rows, self._free = rows, about["free"]
         self._held = None
-
-    def row(self, user: str) -> int:
-        """Return where a user's numbers lie."""
-        return self._rows[user]
 
     def _row(self, label: str) -> int:
         """Return the row of a user, a new one if need be."""
@@ -489,11 +485,3 @@ def _label(user: object) -> str:
     if not isinstance(user, str) or not user:
         raise InvalidInput(f"a user is a text that is not empty, got {abbreviate(user)}")
     return user
-
-
-def _require_few(n_arms: int) -> None:
-    if n_arms > MOST_FLEET_ARMS:
-        raise InvalidInput(
-            f"a fleet has at most {MOST_FLEET_ARMS:,} arms, got {n_arms:,}: merge those that are "
-            "alike"
-        )

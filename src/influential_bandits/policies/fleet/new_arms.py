@@ -9,13 +9,13 @@ import numpy as np
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.policies.foresight.cholesky import place
 from influential_bandits.policies.foresight.hypotheses import MOST_ARMS
+from influential_bandits.policies.foresight.posterior import choose_hypotheses
 from influential_bandits.policies.foresight.rule import EXACT_ARMS
 from influential_bandits.policies.foresight.users import (
     FLEET_FIELDS,
     Own,
     Rules,
     Shared,
-    choose_now,
     make_own,
     make_shared,
 )
@@ -25,7 +25,7 @@ def add_arm(rules: Rules, wider: Rules, shared: Shared, own: Own) -> tuple[Share
     """Return what a fleet with ``rules`` knows, with the room of one with ``wider`` ones."""
     widened = _widen_shared(rules, wider, shared)
     if widened.observations[0] > 0:
-        choose_now(wider, widened)
+        choose_hypotheses(wider, widened)
     return widened, _widen_own(rules, wider, own)
 
 

@@ -27,7 +27,6 @@ from influential_bandits.policies.foresight.posterior import (
     HYPOTHESES,
     choose_hypotheses,
     fit,
-    normalise_weights,
     posterior_fields,
 )
 from influential_bandits.policies.foresight.prior import LossPrior
@@ -68,8 +67,8 @@ class Foresight(Policy):
         γ: how much of a pull's influence is left after each further round. If estimated, 1, 0.97,
         0.85 and 0.5 are weighed.
     horizon : int, optional
-        How many rounds will be played. Without it, the rounds ahead are taken to be half of those
-        played, and at least one for each arm.
+        How many rounds will be played. The rounds ahead are taken to be half of those played, and
+        at least one for each arm, but no more than are left.
     half_life : float, optional
         Hours after which half of a pull's influence is gone, by the clock; ``memory`` is then 1
         unless it is given. Pulls must have times: ``Agent.pull(at=…)``, or ``Scenario(times=…)``.
@@ -206,7 +205,6 @@ class Foresight(Policy):
         s.next_choice[0] = 1
         if s.observations[0] > 0:
             choose_hypotheses(c, s)
-            normalise_weights(s)
         if c.half_life > 0.0:
             s.kept[0] = 0.5
             s.kept[1] = 1.0

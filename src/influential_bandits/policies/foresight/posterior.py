@@ -96,6 +96,7 @@ def choose_hypotheses(c: Any, s: Any) -> None:
                     fit(c, s, first)
                     noise += s.weight[first] / HYPOTHESES * s.rest[first]
     s.noise[0] = math.sqrt(noise / max(s.observations[0] - 1, 1))
+    normalise_weights(s)
 
 
 @inlined

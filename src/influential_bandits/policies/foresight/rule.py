@@ -22,8 +22,8 @@ to the other, that saves over the rounds ahead
 
 In a fleet a look teaches other users, too, of what all share.
 
-How many rounds lie ahead is told by the horizon, or in a fleet by how long others stayed. Otherwise
-they are taken to be half of those played, and at least one for each arm.
+Rounds ahead are taken to be half of those played, and at least one for each arm, but no more than
+the horizon leaves. In a fleet the horizon tells them, or how long other users stayed.
 """
 
 from __future__ import annotations

@@ -124,14 +124,7 @@ def take_prior(rules: Rules, shared: Shared, prior: LossPrior) -> None:
         shared.log_widths[:] = STEP_FROM_PRIOR * (steps**2)[of_variant]
     shared.seen[:] = seen
     shared.observations[0] = seen.sum()
-    choose_now(rules, shared)
-
-
-@kernel
-def choose_now(rules: Rules, shared: Shared) -> None:
-    """Choose the hypotheses before the first loss."""
     choose_hypotheses(rules, shared)
-    normalise_weights(shared)
 
 
 def make_own(rules: Rules, users: int) -> Own:
@@ -154,17 +147,9 @@ def make_own(rules: Rules, users: int) -> Own:
 @inlined
 def of_user(own: Own, u: int) -> Own:
     """Return what is a user's."""
-    return Own(
-        own.pulls[u],
-        own.seen[u],
-        own.counts[u],
-        own.total[u],
-        own.products[u],
-        own.moments[u],
-        own.first[u : u + 1],
-        own.last[u : u + 1],
-        own.time[u : u + 1],
-    )
+    first, last, time = own.first[u : u + 1], own.last[u : u + 1], own.time[u : u + 1]
+    counted = own.pulls[u], own.seen[u], own.counts[u], own.total[u]
+    return Own(*counted, own.products[u], own.moments[u], first, last, time)
 
 
 @kernel
@@ -281,7 +266,7 @@ def take_loss(c: Any, s: Any, own: Any, arm: int, counts: Floats, loss: float) -
             if s.weight[h] > 0.0:
                 left, width = _take_out(c, own, arm, counts, s.variant[h], loss, regressors)
                 learn(c, s, h, arm, regressors, left, width)
-    normalise_weights(s)
+        normalise_weights(s)
 
 
 @kernel
