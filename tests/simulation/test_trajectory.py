@@ -120,10 +120,6 @@ def test_a_frame_may_have_the_counts_of_all_arms(library):
     assert columns["pulls_green"] == run.counts[0, 0, :, 1].tolist()
 
 
-def test_a_frame_by_default_is_of_pandas(run):
-    assert isinstance(run.to_frame(), pd.DataFrame)
-
-
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_the_regret_of_a_frame_is_missing_where_it_is_not_defined(fading, library):
     columns = as_columns(fading.to_frame(library), library)

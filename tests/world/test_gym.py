@@ -127,17 +127,14 @@ def test_the_horizon_truncates_and_nothing_terminates():
 
 
 @pytest.mark.parametrize("bare", [False, True])
-def test_a_step_after_the_end_needs_a_reset(bare):
+def test_a_step_before_the_first_reset_or_after_the_end_needs_one(bare):
     env = made().unwrapped if bare else made()
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        env.step(0)
     episode(env, seed=0)
     with pytest.raises(gymnasium.error.ResetNeeded):
         env.step(0)
     assert episode(env, seed=0) == rewards_of_the_world(0)
-
-
-def test_a_step_before_the_first_reset_needs_one():
-    with pytest.raises(gymnasium.error.ResetNeeded):
-        ib.InfluentialBanditEnv().step(0)
 
 
 @pytest.mark.parametrize("action", [-1, 3, 0.5])
