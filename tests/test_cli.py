@@ -9,7 +9,6 @@ import sys
 import time
 
 import forked
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import typer.main
@@ -21,7 +20,7 @@ from influential_bandits.cli import app
 
 COMMAND = (sys.executable, "-m", "influential_bandits.cli")
 COMMANDS = typer.main.get_command(app).commands
-CONTINUE = ("reproduce", "compare", "compare-fleets", "simulate")  # after an interruption
+CONTINUE = ("reproduce", "compare", "compare-fleets")  # after an interruption
 STUDIES = ("figure-1a", "figure-1b", "figure-4", "lower-bounds", "easy-instances")
 # A Ctrl-C that works however the tests were started.
 INTERRUPTIBLE = """
@@ -62,24 +61,6 @@ def table(text):
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
     return {first: rest for first, *rest in cells}
-
-
-def losses(out, policy):
-    """The losses that simulate saved of a policy."""
-    rows = pq.read_table(out / "runs" / "data.parquet").to_pylist()
-    return [row["loss"] for row in rows if row["policy"] == repr(policy)]
-
-
-@pytest.fixture
-def counterexample(tmp_path):
-    ib.counterexample().save(tmp_path / "counterexample.json")
-    return tmp_path / "counterexample.json"
-
-
-@pytest.fixture
-def fading(tmp_path):
-    ib.Instance(np.eye(2), [0.0, 1.0], memory=0.5).save(tmp_path / "fading.json")
-    return tmp_path / "fading.json"
 
 
 # --- help ---
@@ -136,9 +117,6 @@ def test_the_studies_are_listed_with_one_line_each():
         ["reproduce", "--nonsense"],
         ["reproduce", "--seeds", "many"],
         ["reproduce", "--out"],
-        ["simulate"],
-        ["simulate", "x.json", "--noise", "loud"],
-        ["simulate", "x.json", "--delay-law", "never"],
         ["fit"],
         ["fit", "x.csv", "--memory", "much"],
         ["diagnose", "x.csv", "--permutations", "1.5"],
@@ -280,89 +258,6 @@ def test_a_signal_ends_reproduce_at_once_and_the_same_command_continues(sent, to
     assert {path: path.stat().st_mtime_ns for path in finished} == finished
 
 
-# --- simulate ---
-
-
-def test_simulate_prints_the_mean_regrets(counterexample):
-    done = run("simulate", counterexample, "--horizon", 1000, "--noise", "none", "--seeds", 1)
-    assert (done.returncode, done.stderr) == (0, "")
-    rows = table(done.stdout)
-    assert rows["mean regret"] == ["T = 10", "T = 100", "T = 1,000"]
-    assert rows["LCB"] == ["6.125", "210.1", "8385"]  # n₂(n₂ − 1)/2 + 1/8
-    assert rows["InfluentialLCB"][1:] == ["153.1", "1830"]
-
-
-def test_simulate_plays_the_policies_and_the_noise_that_were_asked_for(counterexample):
-    options = ("--horizon", 100, "--seeds", 3, "--noise", "uniform", "--sigma", 0.5)
-    policies = ("--policy", "InfluentialLCB(influence_bound=2.0)", "--policy", "Uniform")
-    done = run("simulate", counterexample, *options, *policies)
-    assert done.returncode == 0, done.stderr
-    rows = table(done.stdout)
-    for policy in (ib.InfluentialLCB(influence_bound=2.0), ib.Uniform()):
-        played = ib.simulate(ib.counterexample(), policy, 100, ib.UniformNoise(0.5), range(3))
-        assert float(rows[policy.label][-1]) == pytest.approx(
-            played.regret().mean(axis=(0, 1))[-1], rel=1e-3
-        )
-
-
-def test_simulate_saves_runs_and_a_plot(counterexample, tmp_path):
-    out = tmp_path / "deep" / "out"
-    done = run("simulate", counterexample, "--horizon", 100, "--seeds", 2, "--out", out)
-    assert done.returncode == 0, done.stderr
-    assert f"Saved to {out / 'runs' / 'data.parquet'}" in done.stdout
-    assert sorted(path.name for path in out.iterdir()) == ["regret.png", "runs"]
-    for policy in (ib.LCB(), ib.InfluentialLCB()):
-        played = ib.simulate(ib.counterexample(), policy, 100, ib.GaussianNoise(1.0), range(2))
-        assert losses(out, policy) == played.loss().ravel().tolist()
-    assert (out / "regret.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-
-
-def test_simulate_prints_the_loss_where_there_is_no_regret(fading, tmp_path):
-    out = tmp_path / "out"
-    done = run("simulate", fading, "--horizon", 100, "--policy", "LCB", "--out", out)
-    assert done.returncode == 0, done.stderr
-    rows = table(done.stdout)
-    assert rows["mean loss"] == ["T = 10", "T = 100"]
-    instance = ib.Instance.load(fading)
-    played = ib.simulate(instance, ib.LCB(), 100, ib.GaussianNoise(1.0), range(10))
-    assert float(rows["LCB"][-1]) == pytest.approx(played.loss().mean(axis=(0, 1))[-1], rel=1e-3)
-    assert [path.name for path in out.iterdir()] == ["runs"]
-
-
-def test_simulate_plays_scenarios(counterexample, tmp_path):
-    options = ("--horizon", 100, "--policy", "LCB", "--seeds", 2)
-    out = tmp_path / "out"
-    done = run("simulate", counterexample, *options, "--delay", 10, "--batch", 5, "--out", out)
-    assert done.returncode == 0, done.stderr
-    assert "mean regret" in table(done.stdout)
-    late = ib.Scenario(delay=10, batch=5)
-    noise = ib.GaussianNoise(1.0)
-    played = ib.simulate(ib.counterexample(), ib.LCB(), 100, noise, range(2), scenario=late)
-    assert losses(out, ib.LCB()) == played.loss().ravel().tolist()
-    done = run("simulate", counterexample, *options, "--eligible", 0.7, "--delay-law", "uniform")
-    assert "mean loss" in table(done.stdout), done.stderr
-
-
-@pytest.mark.parametrize(
-    ("options", "mentions"),
-    [
-        (["--policy", "Nonsense"], ["'Nonsense'", "InfluentialLCB"]),
-        (["--policy", "LCB(scale=2)"], ["LCB(scale=2)"]),
-        (["--policy", "__import__('os').system('x')"], ["__import__"]),
-        (["--horizon", "0"], ["horizon", "0"]),
-        (["--seeds", "0"], ["seeds"]),
-        (["--sigma=-1"], ["-1"]),
-        (["--jobs", "0"], ["jobs"]),
-        (["--delay=-1"], ["delay", "-1"]),
-        (["--batch", "0"], ["batch", "0"]),
-        (["--eligible", "1.5"], ["eligible", "1.5"]),
-    ],
-)
-def test_simulate_refuses_what_it_cannot_play(options, mentions, counterexample):
-    line = refused(run("simulate", counterexample, *options))
-    assert all(mention in line for mention in mentions)
-
-
 # --- policies of one's own ---
 
 OWN = """
@@ -386,57 +281,44 @@ def own_policy(tmp_path):
     return "own/favourites.py:Favourite"
 
 
-@pytest.fixture
-def several(counterexample, tmp_path):
-    """Two instances, so that runs may be sent to other processes."""
-    (tmp_path / "again.json").write_bytes(counterexample.read_bytes())
-    return ("counterexample.json", "again.json", "--horizon", 100, "--seeds", 1)
+def play_own(policy, out, *more, cwd):
+    chosen = ("--families", "prop-2.2", "--horizons", 100, "--instances", 2)
+    done = start("compare", "--policies", policy, *chosen, "--out", out, *more, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return table(done.stdout)
 
 
 @pytest.mark.long
-def test_a_policy_of_ones_own_plays_here_and_in_other_processes(own_policy, several, tmp_path):
-    policies = ("--policy", own_policy, "--policy", f"{own_policy}(arm=1)")
-    plain = ("simulate", several[0], *several[2:], "--noise", "none", *policies)
-    rows = table(start(*plain, cwd=tmp_path).stdout)
+def test_a_policy_of_ones_own_plays_here_and_in_other_processes(own_policy, tmp_path):
+    policies = f"{own_policy},{own_policy}(arm=1)"
+    rows = play_own(policies, "here", cwd=tmp_path)
     best = ib.optimum(ib.counterexample(), 100).loss
     only = [ib.counterexample().total_loss([100, 0]), ib.counterexample().total_loss([0, 100])]
-    labels = ["Favourite", "Favourite(arm=1)"]
-    assert [float(rows[label][-1]) for label in labels] == pytest.approx(
+    labels = ["Favourite (own)", "Favourite(arm=1) (own)"]
+    assert [float(rows[label][0].replace(",", "")) for label in labels] == pytest.approx(
         [loss - best for loss in only], rel=1e-3
     )
-
     # The file goes along: workers start elsewhere, and could not import it.
-    options = ("--noise", "none", *policies, "--engine", "dask", "--jobs", 1, "--out", "out")
-    done = start("simulate", *several, *options, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    wide = [line.split(" | ") for line in done.stdout.splitlines() if "all 2" in line]
-    assert [(cells[0][2:], cells[-1][:-2]) for cells in wide] == [
-        (label, rows[label][-1]) for label in labels
-    ]
+    assert play_own(policies, "far", "--engine", "dask", "--jobs", 1, cwd=tmp_path) == rows
 
 
 @pytest.mark.long
-def test_an_edited_policy_is_played_again(own_policy, several, tmp_path):
-    options = ("simulate", *several, "--policy", own_policy, "--noise", "none", "--out", "out")
-    first = start(*options, cwd=tmp_path)
-    kept = set((tmp_path / "out" / "runs" / "pieces").iterdir())
-    assert start(*options, cwd=tmp_path).stdout == first.stdout
-    assert set((tmp_path / "out" / "runs" / "pieces").iterdir()) == kept
+def test_an_edited_policy_is_played_again(own_policy, tmp_path):
+    pieces = tmp_path / "out" / "prop-2.2" / "pieces"
+    first = play_own(own_policy, "out", cwd=tmp_path)
+    kept = set(pieces.iterdir())
+    assert play_own(own_policy, "out", cwd=tmp_path) == first
+    assert set(pieces.iterdir()) == kept
     (tmp_path / "own" / "favourites.py").write_text(OWN.replace("return c.arm", "return 1 - c.arm"))
-    again = start(*options, cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
-    assert again.stdout != first.stdout
-    assert len(set((tmp_path / "out" / "runs" / "pieces").iterdir())) == 2 * len(kept)
+    assert play_own(own_policy, "out", cwd=tmp_path) != first
+    assert len(set(pieces.iterdir())) == 2 * len(kept)
 
 
 @pytest.mark.long
-def test_a_policy_of_ones_own_that_cannot_play_gets_one_sentence(
-    own_policy, counterexample, tmp_path
-):
+def test_a_policy_of_ones_own_that_cannot_play_gets_one_sentence(own_policy, tmp_path):
     """How it may be named wrongly: tests/policies/test_registry.py."""
-    policy = f"{own_policy}(arm=5)"
-    done = start("simulate", counterexample, "--policy", policy, "--horizon", 10, cwd=tmp_path)
-    assert "chose arm 5" in refused(done)
+    done = start("compare", "--policies", f"{own_policy}(leg=1)", cwd=tmp_path)
+    assert "'leg'" in refused(done)
 
 
 # --- what is not installed ---
@@ -449,9 +331,8 @@ def test_a_policy_of_ones_own_that_cannot_play_gets_one_sentence(
         (("compare", "--engine", "dask"), "jinja2 scikit-learn dask distributed"),
         (("diagnose", "nowhere.csv"), "jinja2 scikit-learn"),
         (("movielens", "--data", "nowhere"), "jinja2 scikit-learn"),
-        (("fit", "s3://nowhere", "--by-partition"), "scikit-learn fsspec"),
+        (("fit", "nowhere.csv"), "scikit-learn"),
         (("plan", "nowhere.json", "--log", "nowhere.csv"), "scikit-learn"),
-        (("simulate", "nowhere.json", "--engine", "dask"), "dask distributed"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )

@@ -40,7 +40,7 @@ def write_leaderboard(comparison: ib.Comparison, results: Path, out: Path, comma
     pictures.mkdir(parents=True, exist_ok=True)
     for section in comparison.sections:
         names = {figure.name for figure in section.analysis.figures}
-        for name in names & {"regret", "ranks", "wins"}:
+        for name in names & {"regret", "ranks"}:
             target = section.name if name == "regret" else name
             source = results / section.name / f"{name}.svg"
             shutil.copyfile(source, pictures / f"{target}.svg")
@@ -61,11 +61,6 @@ def _page(comparison: ib.Comparison, images: str, command: str) -> str:
             "## Overall",
             _overall(rows),
             f"![Ranks of each policy on each family at its largest horizon]({images}/ranks.svg)",
-            (
-                "How often the policy of the row has less regret than that of the column, at the "
-                "largest horizon of each family, families counting alike:"
-            ),
-            f"![Share of instances on which one policy beats another]({images}/wins.svg)",
         ]
     for result in results:
         mine = [row for row in rows if row["family"] == result.family.name]

@@ -51,7 +51,7 @@ ax.set_title("A policy that models influence has a fraction of the regret")
 plt.show()
 
 # %% [markdown]
-# On many instances at once, with paired intervals, ranks and wins:
+# On many instances at once, with paired intervals and ranks:
 #
 # ```bash
 # influential-bandits compare --quick --families random-3,block \

@@ -1,10 +1,9 @@
-"""How results show themselves: tables for notebooks, and the two pictures that most need."""
+"""How results show themselves: the two pictures that most need."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,36 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BLUE, DARK = "#0072B2", "#333333"
-
-
-def make_html(
-    title: str,
-    facts: Mapping[str, object] | None = None,
-    header: Sequence[object] = (),
-    rows: Iterable[Sequence[object]] = (),
-    note: str = "",
-) -> str:
-    """Return a title, named facts and a table as HTML; whatever is given is escaped.
-
-    Colours are left to the notebook, so that it reads in the dark too.
-
-    Examples
-    --------
-    >>> make_html("Plan <1>", {"gain": "0.1"})
-    '<p><b>Plan &lt;1&gt;</b><br>gain: 0.1</p>'
-    """
-
-    def cells(values: Iterable[object], tag: str) -> str:
-        return "".join(f"<{tag}>{escape(str(value))}</{tag}>" for value in values)
-
-    told = [f"{escape(name)}: {escape(str(value))}" for name, value in (facts or {}).items()]
-    html = f"<p>{'<br>'.join([f'<b>{escape(title)}</b>', *told])}</p>"
-    lines = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
-    if header:
-        html += (
-            f"<table><thead><tr>{cells(header, 'th')}</tr></thead><tbody>{lines}</tbody></table>"
-        )
-    return html + (f'<p style="white-space: pre-line">{escape(note)}</p>' if note else "")
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,7 +43,7 @@ OWN = {  # where the same name means something else
     "Fleet": {"arms": 3},
     "compare": {"policies": ib.LCB(), "instances": WORLD, "horizons": [10, 20]},
     "compare_fleets": {"policies": "LCB", "populations": "small-5x30", "n_users": 3},
-    "merge_rare_arms": {"most": 2},
+    "merge_rare_arms": {"below": 0.3},
     "EventLog.without_last": {"events": 1},
     "RecordedNoise": {"values": [0.1, 0.2]},
     "InfluenceModel": {"interaction": "psd", "pooling": "full"},
@@ -154,7 +154,6 @@ def options():
     home = shared / f"options {os.getpid()}"
     home.mkdir()
     log.to_frame().rename(columns={"instance": "user"}).to_csv(home / "log.csv", index=False)
-    WORLD.save(home / "instance.json")
     model = ib.InfluenceModel(pooling="full").fit(log)
     reading = {"instance": "user", "arm": "item", "time": "time", "loss": "loss"}
     model.about_ = {"command": {"reading": reading, "merge_below": None, "adjust": False}}
@@ -173,7 +172,6 @@ def options():
 
 COLUMNS = ("--arm", "item", "--instance", "user", "--time", "time", "--loss", "loss")
 WORDS = {
-    "simulate": ("{files}/instance.json", "--policy", "LCB", "--horizon", "20", "--seeds", "2"),
     "plan": ("{files}/model.json", "--log", "{files}/log.csv", "--horizon", "20"),
     "fit": ("{files}/log.csv", *COLUMNS, "--ridge=1", "--memory=1", "--out={home}/model.json"),
     "reproduce": ("figure-1a", "--tiny", "--out", "{home}/out"),

@@ -115,7 +115,7 @@ COMMANDS = {
     "reproduce": "figure-1b --tiny --seeds 15 --out {out}",
     "compare": "--policies LCB,Uniform --families random-3 --horizons 30 --instances 12 "
     "--out {out}",
-    "fit": "{log} --by-partition --instance user --arm item --time time --loss loss --memory 1 "
+    "fit": "{log} --instance user --arm item --time time --loss loss --memory 1 "
     "--ridge 1 --pooling none --out {out}/model.json",
 }
 

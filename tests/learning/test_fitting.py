@@ -1,7 +1,6 @@
 """Fits in parts: the same bits everywhere, a population alone, and memory said beforehand."""
 
 import json
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -32,7 +31,6 @@ from influential_bandits.learning.statistics.log_scan import (
 )
 from influential_bandits.learning.statistics.reduction import tree_sum
 from influential_bandits.logs.log import EventLog, concatenate_logs
-from influential_bandits.logs.options import ChunkSizes
 
 ARRAYS = (
     "coefficients_",
@@ -43,7 +41,6 @@ ARRAYS = (
     "unconstrained_population_",
     "population_covariance_",
 )
-EACH_FILE = ChunkSizes(group=1)  # a partition for each file
 POOLINGS = ["none", "full"]
 OPTIONS = {"instance": "user", "arm": "ad", "time": "time", "loss": "loss"}
 INTERACTION = [[0.3, -0.1, 0.0], [-0.1, 0.2, 0.0], [0.0, 0.0, 0.1]]
@@ -362,23 +359,6 @@ def test_settings_of_a_log_in_parts_are_chosen_on_a_sample(whole, partitioned):
 
 
 # The command
-@pytest.mark.long
-def test_the_command_fits_by_partition_on_a_cluster(folder, cluster, tmp_path, monkeypatch):
-    cut = partial(ib.logs.open_partitions, sizes=EACH_FILE)
-    monkeypatch.setattr("influential_bandits.studies.logs.options.open_partitions", cut)
-    address = cluster._client.scheduler.address
-    common = ["fit", folder, "--by-partition"]
-    there, here = tmp_path / "there" / "model.json", tmp_path / "here" / "model.json"
-    done = run_command(*common, "--engine", "dask", "--scheduler", address, "--out", there)
-    assert done.returncode == 0, done.stderr
-    assert "40 instances" in done.stdout
-    assert "instance = user" in done.stderr
-    assert run_command(*common, "--jobs", "1", "--out", here).returncode == 0
-    assert there.read_text() == here.read_text()
-    assert [path.name for path in here.parent.iterdir()] == ["model.json"]
-    assert run_command("plan", there, "--log", folder, "--horizon", "30").returncode == 0
-
-
 def test_the_command_fits_a_whole_log_on_a_cluster(folder, cluster, tmp_path):
     address = cluster._client.scheduler.address
     common = ["fit", folder, "--memory", "0.8", "--ridge", "10"]
@@ -394,23 +374,18 @@ def test_the_command_finds_columns_in_the_names_of_folders(whole, tmp_path):
         home.mkdir(parents=True)
         frame = frame_of(whole.take(np.array([user]))).drop(columns="user")
         frame.to_parquet(home / "events.parquet")
-    options = ["--by-partition", "--memory", "0.8", "--ridge", "10", "--jobs", "1"]
+    options = ["--memory", "0.8", "--ridge", "10", "--jobs", "1"]
     done = run_command("fit", tmp_path / "log", *options, "--out", tmp_path / "m.json")
     assert done.returncode == 0
     assert "5 instances" in done.stderr
 
 
-def test_the_command_says_what_does_not_fit(tmp_path, folder):
+def test_the_command_refuses_what_does_not_fit(tmp_path, folder):
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "a.parquet").write_bytes(b"PAR1 half a file")
-    (tmp_path / "log.csv").write_text("user,ad,loss\n")
     for arguments, words in (
-        ([tmp_path / "log", "--by-partition"], "a.parquet cannot be read"),
-        ([tmp_path / "log.csv", "--by-partition"], "is text"),
-        (["s3://bucket/log"], "--by-partition"),
-        ([tmp_path / "none", "--by-partition"], "none"),
+        ([tmp_path / "log"], "a.parquet"),
         ([folder, "--scheduler", "tcp://127.0.0.1:1"], "--engine dask"),
-        ([folder, "--by-partition", "--separator", ";"], "--separator"),
     ):
         done = run_command("fit", *arguments)
         assert done.returncode == 2

@@ -15,12 +15,7 @@ from influential_bandits.live.writer import Writer
 
 VOID = {"br", "hr", "img", "input", "link", "meta", "circle", "line", "polyline", "rect", "path"}
 # Those of an experiment named shop, in which user 1 decides.
-PAGES = (
-    "/",
-    "/experiments/shop",
-    "/experiments/shop/instances/user%201",
-    "/experiments/shop/settings",
-)
+PAGES = ("/", "/experiments/shop")
 
 
 class Server:

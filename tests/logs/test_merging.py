@@ -26,20 +26,19 @@ def test_rare_arms_become_one_and_items_stay():
     assert merged.about["merged_arms"] == 2
     assert merged.controls is not None
     assert merged.controls["place"].values.tolist() == list(range(9))
-    assert merge_rare_arms(log, most=2).arm_names == ("a", "other arms")
-    assert merge_rare_arms(log, most=1).arm_names == ("other arms",)
+    assert merge_rare_arms(log, 0.4).arm_names == ("a", "other arms")
+    assert merge_rare_arms(log, 0.9).arm_names == ("other arms",)
 
 
 def test_a_log_without_two_rare_arms_stays_as_it_is():
     log = make_log("aaab")
     assert merge_rare_arms(log, 0.3) is log
-    assert merge_rare_arms(log, most=2) is log
 
 
 def test_weights_of_items_of_several_arms_add_up():
     films = {"x": ["a", "b", "c"], "y": ["a"], "z": ["b", "c"]}
     log = EventLog(["ann"] * 6, list("xyyyyz"), np.zeros(6), None, Membership(films))
-    merged = merge_rare_arms(log, most=2, name="rest")
+    merged = merge_rare_arms(log, 0.2, name="rest")
     weights = {item: merged.membership.weights(item) for item in "xyz"}
     assert weights["x"] == pytest.approx({"a": 1 / 3, "rest": 2 / 3})
     assert weights["y"] == {"a": 1.0}
@@ -49,22 +48,17 @@ def test_weights_of_items_of_several_arms_add_up():
 @given(st.lists(st.sampled_from("abcdefgh"), min_size=1), st.integers(1, 9))
 def test_shares_of_what_is_left_add_up(arms, most):
     log = make_log(arms)
-    merged = merge_rare_arms(log, most=most)
-    assert merged.n_arms == min(most, log.n_arms)
-    assert np.isclose(arm_shares(merged).sum(), 1.0)
     share, left = find_share(log, max(most, 2))
-    if left <= max(most, 2):
-        assert merge_rare_arms(log, share).n_arms == left
+    merged = merge_rare_arms(log, share)
+    assert merged.n_arms == left
+    assert np.isclose(arm_shares(merged).sum(), 1.0)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "either a share"),
-        ({"below": 0.1, "most": 3}, "either a share"),
         ({"below": 0.0}, "between 0 and 1, got 0.0"),
         ({"below": "many"}, "between 0 and 1, got 'many'"),
-        ({"most": 0}, "number of arms"),
         ({"below": 0.3, "name": "a"}, "has the name 'a' already"),
     ],
 )

@@ -15,11 +15,6 @@ from report_files import bits
 
 import influential_bandits as ib
 from influential_bandits.studies.compare.compare import compare
-from influential_bandits.studies.instance_files import (
-    PlaySettings,
-    list_instance_files,
-    play_files,
-)
 from influential_bandits.studies.runner.running import reproduce
 from influential_bandits.studies.runner.study import choose_studies
 
@@ -103,90 +98,8 @@ def test_a_scheduler_that_goes_away_keeps_what_is_finished_and_the_same_command_
     same_bits(out, here)
 
 
-@pytest.mark.long
-def test_a_bad_instance_is_named_in_the_end_and_does_not_lose_the_others(cluster, tmp_path):
-    cluster.add_worker()
-    files = tmp_path / "instances"
-    files.mkdir()
-    for seed in range(4):
-        ib.random_instance(3, seed).save(files / f"good-{seed}.json")
-    (files / "half.json").write_text('{"format": "influential', encoding="utf-8")
-    (files / "other.json").write_text("{}", encoding="utf-8")
-    words = {}
-    for engine, more in (("local", ()), ("dask", ("--scheduler", cluster.file))):
-        out = tmp_path / engine
-        status, printed, err = run_command(
-            "simulate", files, "--engine", engine, *more, "--out", out, "--seeds", 3
-        )
-        assert status == 1, err
-        assert "4 pieces failed" in err  # of two policies each
-        assert "half.json is not a JSON file" in err
-        assert "other.json: this is no instance file" in err
-        assert err.count("half") >= 2
-        assert "good" not in err
-        assert "Traceback" not in err
-        words[engine] = printed.replace(str(out), "OUT")
-        rows = pq.read_table(out / "runs" / "data.parquet")
-        assert len(set(rows["file"].to_pylist())) == 4
-    assert words["local"] == words["dask"]
-    assert "| all 4 |" in words["local"]
-    assert "good-3.json" in words["local"]
-
-    ib.random_instance(3, 9).save(files / "half.json")  # repaired
-    (files / "other.json").rename(files / "a.json")  # every file has another place now
-    ib.random_instance(3, 2).save(files / "twin.json")  # of good-2
-    again = ("simulate", files, "--out", tmp_path / "local", "--seeds", 3)
-    status, printed, err = run_command(*again)
-    assert status == 1, err
-    assert "a.json: this is no instance file" in err
-    (files / "a.json").unlink()
-    status, printed, err = run_command(*again)
-    assert status == 0, err
-    assert "| all 6 |" in printed
-    alone = ib.simulate(
-        ib.Instance.load(files / "good-2.json"), ib.LCB(), 10_000, ib.GaussianNoise(1.0), range(3)
-    )
-    rows = pq.read_table(tmp_path / "local" / "runs" / "data.parquet").to_pandas()
-    mine = rows[rows["file"].str.endswith("good-2.json") & (rows["policy"] == "LCB()")]
-    assert mine["regret"].tolist() == alone.regret()[0].ravel().tolist()
-    twin = rows[rows["file"].str.endswith("twin.json") & (rows["policy"] == "LCB()")]
-    assert twin["regret"].tolist() == mine["regret"].tolist()
-    assert sorted(rows["instance"].unique()) == list(range(6))
-
-
-def test_files_of_any_name_and_kind_cost_the_others_nothing(tmp_path):
-    """Names as long as a file system takes, or no text; pipes, devices, folders, broken links."""
-    files = tmp_path / "instances"
-    files.mkdir()
-    long = files / ("x" * 250 + ".json")
-    no_text = os.fsdecode(os.fsencode(files) + b"/\xff.json")
-    for path in (long, no_text, files / "ä b'c.json", files / "good.json"):
-        ib.random_instance(3, 1).save(path)
-    os.mkfifo(files / "pipe.json")
-    (files / "folder.json").mkdir()
-    (files / "link.json").symlink_to(files / "nowhere")
-    (files / "deep.json").write_text("[" * 100_000, encoding="utf-8")
-    (files / "digits.json").write_text("1" * 5000, encoding="utf-8")
-    settings = PlaySettings(100, ib.NoNoise(), 2)
-    with pytest.raises(ib.errors.Unfinished, match="5 pieces failed") as caught:
-        play_files(
-            list_instance_files([files]), ["LCB"], settings, tmp_path / "out", ib.LocalExecution(1)
-        )
-    err = str(caught.value)
-    for name in ("pipe.json: it is a pipe", "folder.json: it is a folder", "link.json: No such"):
-        assert name in err
-    assert "deep.json is nested too deeply" in err
-    assert "digits.json is not a JSON file" in err
-    assert "| all 4 |" in caught.value.results
-    rows = pq.read_table(tmp_path / "out" / "runs" / "data.parquet")
-    assert len(set(rows["file"].to_pylist())) == 4
-    assert len(list((tmp_path / "out" / "runs" / "pieces").iterdir())) == 4
-
-
 @pytest.mark.parametrize("seeds", [10**9, 10**18])
 def test_more_seeds_than_memory_holds_are_refused_by_every_command(seeds, tmp_path, refused):
-    with refused(ib.errors.InvalidInput, f"{seeds:,} seeds", "GB"):
-        PlaySettings(10**6, ib.NoNoise(), seeds)
     with refused(ib.errors.InvalidInput, f"{seeds:,} runs", "GB"):
         compare(["LCB"], ["random-3"], [100], out=tmp_path / "out", n_instances=seeds)
     with refused(ib.errors.InvalidInput, f"{seeds:,} random instances", "GB"):

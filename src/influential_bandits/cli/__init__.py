@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from influential_bandits import __version__
-from influential_bandits.cli import live, logs, simulate, studies
+from influential_bandits.cli import live, logs, studies
 from influential_bandits.errors import InfluentialBanditsError, Unfinished
 
 app = typer.Typer(
@@ -18,7 +18,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Influential bandits: pulling one arm changes the future losses of all arms.",
 )
-for commands in (studies, simulate, logs, live):
+for commands in (studies, logs, live):
     app.add_typer(commands.app)
 
 

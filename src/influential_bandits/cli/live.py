@@ -1,4 +1,4 @@
-"""Commands for live decisions: serve, shop and replay."""
+"""Commands for live decisions: serve, shop, replay and others of a store, and warm-up."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from influential_bandits.cli.running import explain_stop
 from influential_bandits.errors import InvalidInput
 
 app = typer.Typer()
@@ -253,3 +254,26 @@ def replay(
         differ += audit.differences
     if differ:
         raise typer.Exit(1)
+
+
+@app.command(name="warm-up", epilog="Example: influential-bandits warm-up --policy MOSS")
+def compile_ahead(
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="Policy of an experiment; by default Foresight, in both states."),
+    ] = None,
+) -> None:
+    """Compile ahead what the service needs first, so that nobody waits for it later.
+
+    Compiled code is kept on disk; what is there already is not compiled again.
+    """
+    with explain_stop("what was compiled is kept"):
+        from influential_bandits.live.preparing import prepare
+        from influential_bandits.live.settings import Settings
+
+        arms = ("a", "b", "c")
+        chosen = [Settings(arms=arms, policy=name) for name in policy or ()]
+        for settings in chosen or [Settings(arms=arms), Settings(arms=arms, state="shared")]:
+            typer.echo(f"{settings.policy}, {settings.state} state")
+            prepare(settings)
+    typer.echo("ready")

@@ -29,6 +29,13 @@ from influential_bandits.errors import InvalidInput
 
 app = typer.Typer()
 Reading: TypeAlias = dict[str, Any]  # what read_log is told
+Adjust = Annotated[
+    bool,
+    typer.Option(
+        help="Take out what the calendar, the hour, the place in a session, items and own "
+        "controls explain, as far as the log has them."
+    ),
+]
 
 
 @app.command(
@@ -41,13 +48,7 @@ def diagnose(
     log: Log,
     reading: Reading,
     merge_arms_below: MergeArms = None,
-    adjust: Annotated[
-        bool,
-        typer.Option(
-            help="Take out what the calendar, the hour, the place in a session, items and own "
-            "controls explain, as far as the log has them."
-        ),
-    ] = True,
+    adjust: Adjust = True,
     half_life_days: HalfLifeDays = None,
     all_pairs: Annotated[
         bool | None,
@@ -116,83 +117,37 @@ def _choose_model(
 
 @app.command(
     epilog="Example: influential-bandits fit log.csv --instance user --arm ad --reward click "
-    "--out model.json; influential-bandits fit s3://logs/clicks --by-partition --engine dask "
-    "--scheduler tcp://host:8786 --reward click --out fits/model.json"
+    "--out model.json"
 )
 @reads_log
 @takes("model", _choose_model)
 @works_anywhere
 def fit(
-    log: Annotated[
-        str,
-        typer.Argument(
-            help="CSV (also gzip), Parquet, or a folder of Parquet; with --by-partition also an "
-            "address such as s3://bucket/folder."
-        ),
-    ],
+    log: Log,
     reading: Reading,
     model: ChosenModel,
     merge_arms_below: MergeArms = None,
-    adjust: Annotated[
-        bool | None,
-        typer.Option(
-            "--adjust/--no-adjust",
-            help="Take out what the calendar, the hour, items and own controls explain, as "
-            "diagnose does. Not with --by-partition: effects of all the log would have to be known "
-            "before its first partition is fitted.",
-            show_default="adjust, unless --by-partition",
-        ),
-    ] = None,
-    by_partition: Annotated[
-        bool,
-        typer.Option(
-            "--by-partition",
-            help="Of a folder of Parquet: read and fit file by file where the workers are. The "
-            "model holds the population, and not the coefficients of each instance.",
-        ),
-    ] = False,
-    temporary: Annotated[
-        str | None,
-        typer.Option(
-            help="With --by-partition: folder, or address, for temporary files that all workers "
-            "reach; needed if instances are spread over files that are not on this computer."
-        ),
-    ] = None,
+    adjust: Adjust = True,
     out: Annotated[Path, typer.Option(help="File for the model.")] = Path("model.json"),
     *,
     where: Where,
 ) -> None:
     """Fit an influence model to a log, and write it as JSON."""
-    if by_partition:
-        _refuse_adjusting(reading, adjust)
-    elif "://" in log:
-        raise InvalidInput(f"{log} is an address: add --by-partition, or name a file")
-    where.require_installed("pyarrow", "sklearn", *(["fsspec"] if "://" in log else []))
+    where.require_installed("pyarrow", "sklearn")
     with explain_stop("nothing was written"):
         from influential_bandits.learning.models import InfluenceModel
         from influential_bandits.studies.logs.diagnosis import fit_log
 
         fitted = InfluenceModel(**model.settings)
         fitted.check_settings()
-        adjusting = not by_partition and adjust is not False
         all_pairs = fitted.interaction != "diagonal"
         with where.open() as execution:
-            partitions = (execution, temporary) if by_partition else ()
-            path = log if by_partition else Path(log)
-            events = _read(path, reading, merge_arms_below, adjusting, all_pairs, *partitions)
-            controls = None if adjusting else ()
+            events = _read(log, reading, merge_arms_below, adjust, all_pairs)
+            controls = None if adjust else ()
             fitted = fit_log(events, out, fitted, model.left_out, execution, controls=controls)
-        if not by_partition:
-            typer.echo(f"Adjusted for: {fitted.about_['log'].get('adjusted_for', 'nothing')}.")
+        typer.echo(f"Adjusted for: {fitted.about_['log'].get('adjusted_for', 'nothing')}.")
         typer.echo(str(fitted))
     typer.echo(f"\nModel: {out}  (next: influential-bandits plan {out} --log {log})")
-
-
-def _refuse_adjusting(reading: Reading, adjust: bool | None) -> None:
-    if adjust or "item" in reading or "controls" in reading:
-        raise InvalidInput(
-            "--by-partition does not adjust for controls: leave out --adjust, --item and --control"
-        )
 
 
 @app.command(epilog="Example: influential-bandits plan model.json --log clicks.csv --horizon 100")
@@ -287,26 +242,17 @@ def _name_fading(memory: float | None, half_life_days: float | None) -> Any:
 
 
 def _read(
-    path: Path | str,
+    path: Path,
     reading: Reading,
     merge_below: float | None,
     adjust: bool,
     all_pairs: bool = True,
-    execution: Any = None,
-    temporary: str | None = None,
     tests: bool = False,
 ) -> Any:
-    """Read a log for a command, or open its partitions, and say what was taken for what."""
-    from influential_bandits.studies.logs.options import (
-        describe_reading,
-        open_for_command,
-        read_for_command,
-    )
+    """Read a log for a command, and say what was taken for what."""
+    from influential_bandits.studies.logs.options import describe_reading, read_for_command
 
-    if isinstance(path, Path):
-        log: Any = read_for_command(path, reading, merge_below)
-    else:
-        log = open_for_command(path, reading, execution, temporary, merge_below)
+    log = read_for_command(path, reading, merge_below)
     # For a plan, which reads it again.
     log.about["command"] = {"reading": reading, "merge_below": merge_below, "adjust": adjust}
     typer.echo("; ".join(describe_reading(log, all_pairs, tests=tests)), err=True)

@@ -63,22 +63,6 @@ Scheduler = Annotated[
 ]
 
 
-class NoiseKind(Enum):
-    """Noises by name."""
-
-    none = "none"
-    gaussian = "gaussian"
-    uniform = "uniform"
-
-
-class DelayLaw(Enum):
-    """How long losses take, by name."""
-
-    fixed = "fixed"
-    uniform = "uniform"
-    geometric = "geometric"
-
-
 def unfold(
     command: Command, name: str, parameters: Sequence[inspect.Parameter], make: Callable[..., Any]
 ) -> Command:

@@ -137,7 +137,7 @@ def compare(
     *,
     where: Where,
 ) -> None:
-    """Compare policies on families of instances: paired regrets, ranks, wins and one HTML report.
+    """Compare policies on families of instances: paired regrets, ranks and one HTML report.
 
     Run it again after an interruption, and it continues where it was; with another policy, it plays
     that policy only.
@@ -199,13 +199,9 @@ def compare_fleets(
         int | None,
         typer.Option("--number", help="Populations of each family; by default 2 to 10."),
     ] = None,
-    first: Annotated[
-        int, typer.Option(help="Number of the first population, so that others are served.", min=0)
-    ] = 0,
     quick: Annotated[
         bool, typer.Option("--quick", help="200 users, two populations of each family.")
     ] = False,
-    data: MovieLensData = None,
     out: Out = Path("results/fleets"),
     *,
     where: Where,
@@ -222,9 +218,7 @@ def compare_fleets(
             split_list(populations) or None,
             users,
             n_populations=number,
-            first=first,
             quick=quick,
-            data=data,
             out=out,
             execution=execution,
         )

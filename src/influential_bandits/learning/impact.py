@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from influential_bandits.checks import abbreviate, is_real
-from influential_bandits.display import Bars, make_html
+from influential_bandits.display import Bars
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.learning.click_curve import count_lost_clicks
 from influential_bandits.learning.loss_model import require_fitted
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 NEGLIGIBLE = 0.01  # share of the outcome; what influence moves less than that is called negligible
 SHOWN = 5  # arms and pairs in the summary
-SHOWN_ARMS = 12  # in a picture and in a notebook
+SHOWN_ARMS = 12  # in a picture
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,13 +199,7 @@ class Impact:
         return "\n".join(lines)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw what one more showing of each arm costs its next one, the largest first.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Draw here; by default in a new figure.
-        """
+        """Draw what one more showing of each arm costs its next one, the largest first."""
         return self.picture.draw(ax)
 
     @property
@@ -222,12 +216,6 @@ class Impact:
             [self.arms[arm].high for arm in arms],
             "Above zero is fatigue. Intervals hold for all at once.",
         )
-
-    def _repr_html_(self) -> str:
-        """Show the headline, and each arm."""
-        rows = [[name, cost] for name, cost in self.arms.items()]
-        header = ["arm", "one more showing costs the next one"]
-        return make_html(self.headline(), header=header, rows=rows[:SHOWN_ARMS])
 
     def to_frame(self, library: str = "pandas") -> Any:
         """Return a data frame of pandas, polars or pyarrow: a row for each arm, then each pair."""

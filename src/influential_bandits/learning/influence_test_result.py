@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from influential_bandits.checks import abbreviate, is_real
-from influential_bandits.display import Bars, make_html
+from influential_bandits.display import Bars
 from influential_bandits.errors import InvalidInput
 from influential_bandits.learning.kalman import Components
 from influential_bandits.learning.placebo import Placebo
@@ -312,13 +312,7 @@ class InfluenceTest:
         return self.summary()
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the clearest pairs of arms with their intervals, which hold for all of them at once.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Draw here; by default in a new figure.
-        """
+        """Draw the clearest pairs of arms; their intervals hold for all of them at once."""
         return self.picture.draw(ax)
 
     @property
@@ -337,11 +331,6 @@ class InfluenceTest:
             "relative to others, which is how the test knows them from drift; what a showing costs "
             "stands below. Intervals hold for all pairs at once.",
         )
-
-    def _repr_html_(self) -> str:
-        """Show the verdict, and what it rests on."""
-        verdict, *rest = self.summary().splitlines()
-        return make_html(verdict, note="\n".join(line.strip() for line in rest))
 
     def to_frame(self, library: str = "pandas") -> Any:
         """Return a data frame of pandas, polars or pyarrow: a row for each pair, clearest first."""

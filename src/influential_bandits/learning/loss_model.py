@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
 from influential_bandits.checks import abbreviate, is_real
-from influential_bandits.display import draw_bars, make_html
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
@@ -25,13 +24,9 @@ from influential_bandits.numerics.arrays import Floats
 from influential_bandits.packages import optional_module
 from influential_bandits.world.fading import Fades
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 _base: Any = optional_module("sklearn.base")
 _validation: Any = optional_module("sklearn.utils.validation")
 
-SHOWN_ARMS = 20  # in a notebook
 POOLINGS = ("none", "full")
 
 
@@ -229,18 +224,6 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
         """The initial losses of each instance, (instances, arms)."""
         return self.coefficients_[:, : self.design_.n_arms]
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw what was fitted: the population's initial losses.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Draw here; by default in a new figure.
-        """
-        require_fitted(self)
-        title = "Initial losses"
-        return draw_bars(ax, self.arm_names_, self.initial_loss_, x="loss", title=title)
-
     @property
     def settings(self) -> str:
         """The model as it was made, whether it is fitted or not."""
@@ -271,20 +254,6 @@ class LossModel(_base.BaseEstimator):  # type: ignore[misc]
         summary = self.instance_summary_
         many = len(self.instances_) if summary is None else summary.instances
         return f"{many:,} instances, {len(losses)} arms of {ends} {outcome.unit}"
-
-    def _repr_html_(self) -> str:
-        """Show the settings and, once fitted, what was found arm by arm, in the log's unit."""
-        if not self.__sklearn_is_fitted__():
-            return make_html(f"{self!r}, not fitted")
-        facts = {"found": self._say_in_a_line(), "fit": self.status_}
-        header, rows = self._tabulate()
-        return make_html(self.settings, facts, header, rows[:SHOWN_ARMS])
-
-    def _tabulate(self) -> tuple[list[str], list[list[str]]]:
-        """Return header and rows of the table of a notebook: what was fitted, arm by arm."""
-        levels = [f"{self.outcome_.of_loss(float(loss)):.4g}" for loss in self.initial_loss_]
-        header = ["arm", f"{self.outcome_.unit} at first"]
-        return header, [list(row) for row in zip(self.arm_names_, levels, strict=True)]
 
     def check_settings(self) -> None:
         """Raise unless all settings are what they may be."""

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-SHOWN_COLUMNS = 8  # arms whose influence is shown in a notebook
 SHOWN_INFLUENCES = 8  # in words
 
 
@@ -168,13 +167,7 @@ class InfluenceModel(LossModel):
         return interaction_matrices(self.design_, self.coefficients_)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the population's interaction: red entries raise later losses, blue ones lower them.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Draw here; by default in a new figure.
-        """
+        """Draw the population's interaction: red entries raise later losses, blue lower them."""
         require_fitted(self)
         ax = draw_matrix(ax, self.arm_names_, self.interaction_, title="Fitted interaction A")
         ax.set(xlabel="arm that was pulled", ylabel="arm whose loss changes")
@@ -223,14 +216,6 @@ class InfluenceModel(LossModel):
             note = explain_end(*entry)
             influences.append((arms, value, f"({below} … {above}{note and '; ' + note})"))
         return influences
-
-    def _tabulate(self) -> tuple[list[str], list[list[str]]]:
-        header, rows = super()._tabulate()
-        many = min(len(rows), SHOWN_COLUMNS)
-        after = [f"{self.outcome_.unit} after {name}" for name in self.arm_names_[:many]]
-        matrix = self.interaction_[:, :many] * (-1.0 if self.outcome_.more_is_better else 1.0)
-        both = zip(rows, matrix, strict=True)
-        return header + after, [row + [f"{entry:+.3g}" for entry in line] for row, line in both]
 
     def interval(
         self, confidence: float = 0.95, instance: object = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from influential_bandits.display import draw_bars, make_html
+from influential_bandits.display import draw_bars
 from influential_bandits.logs.outcome import Outcome
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.optima.bounded import Shares
@@ -178,13 +178,7 @@ class Plan:
         return f"  {', '.join(parts)}" if parts else ""
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the share of each arm: bars are the plan, lines mark the log.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Draw here; by default in a new figure.
-        """
+        """Draw the share of each arm: bars are the plan, lines mark the log."""
         order = self._order_arms()
         names = [self.arm_names[i] for i in order]
         title = f"Plan for {self.horizon:,} rounds"
@@ -193,16 +187,6 @@ class Plan:
         ax.plot(logged, places, "|", color="#D55E00", markersize=14, markeredgewidth=2, label="log")
         ax.legend()
         return ax
-
-    def _repr_html_(self) -> str:
-        """Show the mix beside the log's, and what is said about it."""
-        rows = [
-            [self.arm_names[i], f"{100 * self.mix[i]:.1f} %", f"{100 * self.logged_mix[i]:.1f} %"]
-            for i in self._order_arms()
-        ]
-        words = str(self).splitlines()
-        note = "\n".join(line for line in words[1:] if not line.startswith("  "))
-        return make_html(repr(self), header=["arm", "plan", "log"], rows=rows, note=note)
 
     def _order_arms(self) -> Ints:
         """Return the arms that are planned or were logged, the largest shares first."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from influential_bandits.checks import abbreviate, is_real, whole_number
-from influential_bandits.display import draw_bars, make_html
 from influential_bandits.errors import InvalidInput
 from influential_bandits.execution.base import Execution
 from influential_bandits.execution.local import resolve_execution
@@ -23,13 +22,9 @@ from influential_bandits.learning.statistics.reduction import HasPartitions
 from influential_bandits.logs.log import EventLog, require_log
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.packages import make_frame, optional_module
-from influential_bandits.summaries.interval_text import round_to_interval, tell_apart
+from influential_bandits.summaries.interval_text import tell_apart
 from influential_bandits.summaries.resampling import bootstrap_interval
 from influential_bandits.world.fading import Fades, Fading, require_fading
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 
 MEMORIES = (0.5, 0.8, 0.9, 0.98, 1.0)
 HALF_LIVES = (1.0, 24.0, 720.0)  # hours
@@ -113,31 +108,6 @@ class Validation:
     def gains(self) -> list[Gain]:
         """Compare each model with the one before it."""
         return [self.gain(b, a) for a, b in zip(self.names[:-1], self.names[1:], strict=True)]
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw how much error each model saves over the one before it, with 95 % intervals.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Draw here; by default in a new figure.
-        """
-        gains = self.gains()
-        names = [f"{gain.model} over {gain.against}" for gain in gains]
-        low, high = [gain.low for gain in gains], [gain.high for gain in gains]
-        values = [gain.percent for gain in gains]
-        return draw_bars(ax, names, values, low, high, x="squared error saved, in %")
-
-    def _repr_html_(self) -> str:
-        """Show each model's error, and what it saves over the one before it."""
-        saved = ["", *(str(gain).partition(": ")[2] for gain in self.gains())]
-        rows = []
-        for name, gain in zip(self.names, saved, strict=True):
-            value, low, high = round_to_interval(self.mse(name), *self.mse_interval(name))
-            rows.append([name, f"{value} ({low} … {high})", gain])
-        title = f"Validation: {self.events.sum():,} events predicted one step ahead"
-        header = ["model", "mean squared error", "saved over the one before"]
-        return make_html(title, header=header, rows=rows)
 
     def to_frame(self, library: str = "pandas") -> Any:
         """Return a data frame of pandas, polars or pyarrow: one row for each model."""

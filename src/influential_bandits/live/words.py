@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-import re
 import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from influential_bandits.errors import InfluentialBanditsError
 from influential_bandits.live.evidence import FEWEST
-from influential_bandits.live.settings import Settings, make_policy
+from influential_bandits.live.settings import make_policy
 
 MINUS = "−"
 MOST_DIGITS = 12  # after the point
@@ -23,14 +20,6 @@ class PolicyWords(NamedTuple):
 
     name: str
     rule: str
-
-
-class SettingWords(NamedTuple):
-    """A setting: what it is now, and what it means."""
-
-    name: str
-    value: Any
-    meaning: str
 
 
 def write_number(value: float | None, digits: int = 3) -> str:
@@ -101,17 +90,6 @@ def write_span(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.3g} {name}"
     return f"{seconds:.3g} s"
-
-
-def instance_path(experiment: str, label: str) -> str:
-    """Return where the page of an instance is.
-
-    What cannot be printed goes into the query: browsers change it in a path.
-    """
-    base = f"/experiments/{quote(experiment, safe='')}/instances"
-    if not label.isprintable():
-        return f"{base}?label={quote(label, safe='')}"
-    return f"{base}/{quote(label, safe='')}"
 
 
 def describe_policy(description: str | dict[str, Any]) -> PolicyWords:
@@ -219,18 +197,3 @@ def _describe_shadow(report: dict[str, Any], settings: dict[str, Any]) -> str:
         return f"{serves} The two groups differ in nothing, and there is nothing to compare."
     before = describe_evidence(report, {**settings, "mode": "live"})
     return f"{serves} They are left out here. {before}"
-
-
-def describe_settings(settings: dict[str, Any]) -> list[SettingWords]:
-    """Return the settings of an experiment, and what each of them means.
-
-    Examples
-    --------
-    >>> describe_settings({"best_rating": 5.0})[0].meaning
-    'Where feedback comes as ratings, loss = best_rating − rating.'
-    """
-    pattern = r"(?m)^(\w[\w, ]*) : .*\n((?: {4}.*\n)+)"
-    meanings: dict[str, str] = {}
-    for names, text in re.findall(pattern, inspect.getdoc(Settings) or ""):
-        meanings |= dict.fromkeys(names.split(", "), " ".join(text.split()))
-    return [SettingWords(name, value, meanings.get(name, "")) for name, value in settings.items()]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.checks import abbreviate, is_real, whole_number
+from influential_bandits.checks import abbreviate, is_real
 from influential_bandits.errors import InvalidInput
 from influential_bandits.logs.log import EventLog, change_log, require_log
 from influential_bandits.logs.membership import Membership
@@ -15,19 +15,14 @@ from influential_bandits.numerics.arrays import Floats, Ints
 ROUND_SHARES = [float(f"{digit}e-{place}") for place in range(7, 0, -1) for digit in (1, 2, 5)]
 
 
-def merge_rare_arms(
-    log: EventLog, below: float | None = None, *, most: int | None = None, name: str = "other arms"
-) -> EventLog:
+def merge_rare_arms(log: EventLog, below: float, *, name: str = "other arms") -> EventLog:
     """Return a log in which rare arms are one arm; what was met stays known as items.
 
     Parameters
     ----------
     log : EventLog
-    below : float, optional
+    below : float
         Arms that have less than this share of the events are merged.
-    most : int, optional
-        As many arms are left at most, the merged one among them: the most frequent ones. Of arms as
-        frequent as one another, those that come first are kept.
     name : str
         Of the arm that the others become.
 
@@ -47,20 +42,12 @@ def merge_rare_arms(
     ['news', 'chess', 'news', 'golf', 'news']
     """
     log = require_log(log)
-    if (below is None) == (most is None):
-        raise InvalidInput("name either a share of the events (below=) or a number of arms (most=)")
-    if below is not None and (not is_real(below) or not 0.0 < float(below) < 1.0):
+    if not is_real(below) or not 0.0 < float(below) < 1.0:
         raise InvalidInput(
             f"the share below which arms are merged must lie between 0 and 1, got "
             f"{abbreviate(below)}"
         )
-    shares = arm_shares(log)
-    if most is not None:
-        kept = max(whole_number("the number of arms", most, 1) - 1, 0)
-        rare = np.ones(log.n_arms, bool)
-        rare[np.argsort(-shares, kind="stable")[:kept]] = False
-    else:
-        rare = shares < float(below or 0.0)
+    rare = arm_shares(log) < float(below)
     if rare.sum() < 2:
         return log
     names = [arm for arm, merged in zip(log.arm_names, rare, strict=True) if not merged]

@@ -22,7 +22,7 @@ def open_source(source: object, options: ReadingOptions) -> Source:
     """Return the rows of a path or of anything tabular."""
     if isinstance(source, str) and "://" in source:
         raise InvalidInput(
-            f"{source:.100} is an address: open_partitions reads it (--by-partition), while "
+            f"{source:.100} is an address: open_partitions reads it, while "
             "read_log and stream_log read files of this computer"
         )
     opened = (

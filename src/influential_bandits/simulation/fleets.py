@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from influential_bandits.checks import abbreviate, whole_number
-from influential_bandits.display import make_html, take_axes
 from influential_bandits.errors import InvalidInput, NotApplicable
 from influential_bandits.execution.progress import Progress
 from influential_bandits.numerics.arrays import Floats, Ints
@@ -21,9 +19,6 @@ from influential_bandits.simulation.fleet_kernels import play_fleet
 from influential_bandits.simulation.scenario_kernels import make_flight
 from influential_bandits.world.noise import GaussianNoise, Noise, require_noise
 from influential_bandits.world.population import Population, Users
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 STEP = 20_000  # rounds between two looks at the progress bar and at Ctrl-C
 
@@ -58,37 +53,6 @@ class FleetRun:
         instances = self.users.instances()
         pairs = zip(instances, self.counts, strict=True)
         return np.array([float(regret(instance, counts)) for instance, counts in pairs])
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the mean loss of a round against the users served: what is learned from the others.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Draw here; by default in a new figure.
-        """
-        ax = take_axes(ax)
-        served = np.arange(1, len(self.losses) + 1)
-        rounds = self.counts.sum(axis=1)
-        width = max(1, len(served) // 20)
-        ones = np.ones(width)
-        total, many = np.convolve(self.losses, ones, "valid"), np.convolve(rounds, ones, "valid")
-        ax.plot(served, self.losses / np.maximum(rounds, 1), ".", color="#BBBBBB", label="a user")
-        ax.plot(served[width - 1 :], total / np.maximum(many, 1), label=f"mean of {width} users")
-        ax.set(xlabel="user", ylabel="mean loss of a round")
-        ax.legend()
-        return ax
-
-    def _repr_html_(self) -> str:
-        """Show the mean loss of early and of late users."""
-        rounds, parts = self.counts.sum(axis=1), np.array_split(np.arange(len(self.losses)), 4)
-        rows = [
-            [f"{part[0] + 1:,}–{part[-1] + 1:,}", f"{self.losses[part].sum() / total:.4g}"]
-            for part in parts
-            if len(part) and (total := rounds[part].sum()) > 0
-        ]
-        title = f"{self.policy!r}: {len(self.losses):,} users, {rounds.sum():,} rounds"
-        return make_html(title, header=["users", "mean loss of a round"], rows=rows)
 
 
 def simulate_fleet(

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from influential_bandits.checks import real_array
-from influential_bandits.display import make_html, take_axes
+from influential_bandits.display import take_axes
 from influential_bandits.errors import InvalidInput, NotApplicable, NotCertified
 from influential_bandits.files import write_table
 from influential_bandits.numerics.arrays import Floats, Ints
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 REGRET = "regret"
-SHOWN_CHECKPOINTS, SHOWN_ARMS = 6, 8  # in a notebook
 
 
 class Framed(ABC):
@@ -236,22 +235,6 @@ class Trajectory(Framed):
         except (NotApplicable, NotCertified):
             return "mean loss of a round", self.loss() / self.checkpoints
 
-    def _repr_html_(self) -> str:
-        """Show the mean loss of a round, and how often each arm was pulled, at some checkpoints."""
-        last = len(self.checkpoints) - 1
-        shown = _spread(last)
-        few = self.counts.shape[-1] <= SHOWN_ARMS
-        names = self.instances[0].arm_names if few else ()
-        loss = self.loss().mean(axis=(0, 1)) / self.checkpoints
-        shares = self.counts.mean(axis=(0, 1)) / self.checkpoints[:, None]
-        rows = [
-            [f"{self.checkpoints[k]:,}", f"{loss[k]:.4g}"]
-            + [f"{100 * share:.1f} %" for share in (shares[k] if few else ())]
-            for k in shown
-        ]
-        header = ["horizon", "mean loss of a round", *(f"pulls of {name}" for name in names)]
-        return make_html(repr(self), header=header, rows=rows)
-
     def save(self, path: str | Path) -> None:
         """Write :meth:`to_columns`, all counts among them, to a Parquet file for any program."""
         write_table(path, self.to_frame("pyarrow", counts=True), {"run": repr(self)})
@@ -287,27 +270,11 @@ class Trajectories(Framed, dict[str, Trajectory]):
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw all runs in one picture, as :meth:`Trajectory.plot` draws one.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Draw here; by default in a new figure.
-        """
+        """Draw all runs in one picture, as :meth:`Trajectory.plot` draws one."""
         ax = take_axes(ax)
         for name, run in self.items():
             run.plot(ax, name)
         return ax
-
-    def _repr_html_(self) -> str:
-        """Show the mean regret of each, or the mean loss of a round, at some checkpoints."""
-        what, marks, rows = "", np.zeros(0, np.int64), []
-        for name, run in self.items():
-            what, values = run._measure()
-            marks = run.checkpoints[_spread(len(run.checkpoints) - 1)]
-            means = values.mean(axis=(0, 1))[np.searchsorted(run.checkpoints, marks)]
-            rows.append([name, *(f"{mean:,.4g}" for mean in means)])
-        return make_html(repr(self), header=[what, *(f"T = {T:,}" for T in marks)], rows=rows)
 
     def __repr__(self) -> str:
         size = ""
@@ -315,8 +282,3 @@ class Trajectories(Framed, dict[str, Trajectory]):
             instances, seeds = run.counts.shape[:2]
             size = f": horizon {run.horizon:,}, {instances} instances × {seeds} seeds"
         return f"Trajectories({', '.join(self)}{size})"
-
-
-def _spread(last: int) -> Ints:
-    """Return some places among 0 … last, with both ends."""
-    return np.unique(np.linspace(0, last, SHOWN_CHECKPOINTS).round().astype(int))

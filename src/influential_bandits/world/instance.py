@@ -16,7 +16,7 @@ from influential_bandits.checks import (
     require_half_life,
     require_names,
 )
-from influential_bandits.display import draw_matrix, make_html
+from influential_bandits.display import draw_matrix
 from influential_bandits.errors import InvalidInput, InvalidInstance, NotApplicable
 from influential_bandits.numerics.arrays import Floats
 from influential_bandits.world.dynamics import World, all_deviations, start_progress, total_losses
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 FORMAT = "influential-bandits/instance/1"
-MOST_SHOWN, MOST_DRAWN = 10, 200  # arms, in a table and in a picture
+MOST_DRAWN = 200  # arms
 
 
 class Instance(StoredValue):
@@ -244,13 +244,7 @@ class Instance(StoredValue):
         return self._interaction, self._initial_loss, self.arm_names, *fading
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the interaction: red entries raise later losses, blue ones lower them.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-            Draw here; by default in a new figure.
-        """
+        """Draw the interaction: red entries raise later losses, blue ones lower them."""
         if self.n_arms > MOST_DRAWN:
             raise NotApplicable(
                 f"an interaction of {self.n_arms:,} arms has too many entries to be seen; draw one "
@@ -259,19 +253,6 @@ class Instance(StoredValue):
         ax = draw_matrix(ax, self.arm_names, np.asarray(self._interaction), title="Interaction A")
         ax.set(xlabel="arm that was pulled", ylabel="arm whose loss changes")
         return ax
-
-    def _repr_html_(self) -> str:
-        """Show what is small as a table: initial losses beside the rows of A."""
-        if self.n_arms > MOST_SHOWN:
-            return make_html(repr(self))
-        header = ["arm", "initial loss", *(f"after {name}" for name in self.arm_names)]
-        matrix = np.asarray(self._interaction)
-        rows = [
-            [name, *(f"{value:.4g}" for value in (self._initial_loss[arm], *matrix[arm]))]
-            for arm, name in enumerate(self.arm_names)
-        ]
-        note = "“after …”: what a pull of that arm adds to the loss of the arm of the row."
-        return make_html(repr(self), header=header, rows=rows, note=note)
 
     def __repr__(self) -> str:
         matrix = self._interaction

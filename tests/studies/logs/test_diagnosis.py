@@ -185,18 +185,12 @@ def test_a_diagnosis_writes_report_summary_figures_and_model(which, request):
     assert set(about) == {"log", "command"}, "a plan's own fits are made when it is asked for"
 
 
-def test_the_report_opens_with_verdict_numbers_and_what_to_do(found_strong, found_null):
+def test_the_report_opens_with_verdict_and_what_to_do(found_strong, found_null):
     """The truth: arms 0 and 1 tire, and half of it is gone after 3.1 events."""
     _, found = found_strong
     opening = open_report(found)
     assert opening.badge.text == "Fatigue"
-    assert opening.sentences[0].startswith("Showing an arm again soon costs more, beyond drift")
-    lost, gain, half = opening.facts
-    assert float(lost.value.removesuffix(" %")) == pytest.approx(
-        100 * found.impact.share.value, 0.1
-    )
-    assert (gain.value, gain.label) == ("0.35", "less loss for each showing by caps")
-    assert half.value == "3.1 events"
+    assert "".join(opening.sentences).lower() == found.headline.replace("\n", "").lower()
     todo = {row[0]: row[1] for row in opening.table.rows}
     caps = {cap.arm: str(cap).removeprefix(f"{cap.arm}: ") for cap in found.caps.caps}
     assert caps
@@ -205,26 +199,16 @@ def test_the_report_opens_with_verdict_numbers_and_what_to_do(found_strong, foun
     assert [row[0] for row in opening.table.rows][:2] == ["0", "1"], "the most affected first"
     quiet = open_report(found_null[1])
     assert quiet.badge.text == "No influence seen"
-    assert len(quiet.facts) == 1
-    assert quiet.facts[0].note.endswith("not shown")
     assert "what to do" not in quiet.table.header
 
 
-@pytest.mark.parametrize(
-    ("clearest", "words"),
-    [
-        ("self_influence", "Showing an arm again soon costs more"),
-        ("cross_influence", "Showing an arm soon after certain others costs more"),
-        ("common", "Showing anything soon after anything else costs more"),
-    ],
-)
-def test_the_verdict_says_what_acts_on_what(clearest, words, found_strong):
+@pytest.mark.parametrize("clearest", ["self_influence", "cross_influence", "common"])
+def test_the_verdict_says_what_acts_on_what(clearest, found_strong):
     _, found = found_strong
     unclear = ScoreTest(pairs=3, statistic=1.0, p_value=0.5, p_adjusted=1.0)
     families = dict.fromkeys(("self_influence", "cross_influence", "common"), unclear)
     families[clearest] = ScoreTest(pairs=3, statistic=50.0, p_value=0.001, p_adjusted=0.003)
     other = dataclasses.replace(found, test=dataclasses.replace(found.test, **families))
-    assert open_report(other).sentences[0].startswith(words)
     assert f"(p = 0.003, {other.test.clearest})" in other.headline.splitlines()[0]
 
 
@@ -436,8 +420,6 @@ def test_what_stands_against_caps_is_said_in_verdict_report_and_result(
     found = diagnose(strong, tmp_path)
     assert found.caps.caps == ()
     assert found.caps.doubt.startswith(said)
-    assert "more in truth" in open_report(found).facts[0].note
-    assert "more in truth" not in open_report(advised).facts[0].note
     assert "Show less often" not in found.verdict
     assert f"No cap on how often an arm is shown is supported by this log: {said}" in found.verdict
     page = check_report(tmp_path, found.sections)

@@ -77,9 +77,6 @@ class Page:
             ("POST", "/logout", self.log_out),
             ("GET", "/", self._closed(self.show_home)),
             ("GET", experiment, self._closed(self.show_experiment)),
-            ("GET", f"{experiment}/settings", self._closed(self.show_settings)),
-            ("GET", f"{experiment}/instances", self._closed(self.show_instance)),
-            ("GET", f"{experiment}/instances/{{instance:label}}", self._closed(self.show_instance)),
         ]
 
     # Who may look, and how it is answered.
@@ -190,23 +187,6 @@ class Page:
             lambda: views.draw_experiment(described, report, estimate, labels, span),
         )
 
-    async def show_instance(self, request: HttpRequest) -> Response:
-        """Show an instance."""
-        row = await self._find(request)
-        label = request.path_params.get("instance") or request.query_params.get("label", "")
-        described = await self.service.describe(row)
-        instance = await self.service.describe_instance(row, label)
-        return await self._send(
-            request, "instance.html.j2", lambda: views.draw_instance(described, instance)
-        )
-
-    async def show_settings(self, request: HttpRequest) -> Response:
-        """Show settings, what follows from them, and how they are changed."""
-        described = await self.service.describe(await self._find(request))
-        address = str(request.base_url).rstrip("/") + self._root
-        values = views.draw_settings(described)
-        return self.render(request, "settings.html.j2", address=address, **values)
-
     # Logging in and out.
 
     async def show_login(self, request: HttpRequest) -> Response:
@@ -304,7 +284,6 @@ def _make_environment(root: str) -> jinja2.Environment:
     environment.globals |= {
         "root": root,
         "static": lambda file: root + static_path(file),
-        "instance_path": lambda *names: root + words.instance_path(*names),
         "draw_interval": pictures.draw_interval,
         "draw_spark": pictures.draw_spark,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 from influential_bandits.live import words
@@ -212,79 +212,3 @@ def _table(columns: list[list[Any]]) -> list[tuple[Any, ...]]:
     """Return the latest rows of a chart in which there is something."""
     rows = [row for row in zip(*columns, strict=True) if any(row[1:])]
     return rows[: -ROWS - 1 : -1]
-
-
-class Expected(NamedTuple):
-    """What is expected of an arm now."""
-
-    name: str
-    mean: float
-    low: float
-    high: float
-    deviation: float | None
-
-
-def order_arms(instance: Values) -> list[Expected]:
-    """Return what is expected of each arm now, the best first, and bounds a deviation away."""
-    deviations, rewards = instance["deviations"] or {}, "expected_rewards" in instance
-    rows = []
-    means = instance["expected_rewards" if rewards else "expected_losses"] or {}
-    for name, mean in means.items():
-        deviation = deviations.get(name)
-        spread = deviation or 0.0
-        rows.append(Expected(name, mean, mean - spread, mean + spread, deviation))
-    return sorted(rows, key=lambda row: row.mean, reverse=rewards)
-
-
-def draw_instance(described: Values, instance: Values) -> Values:
-    """Return what the page of an instance prints."""
-    met, outcome = instance["met"], described["settings"]["outcome"]
-    decided = [entry for entry in met if entry["status"] != "exposed"]
-    expected = order_arms(instance)
-    bounds = [bound for row in expected for bound in (row.low, row.high)]
-    heard = [entry[outcome] for entry in decided if entry[outcome] is not None]
-    last = decided[-1] if decided else None
-    places = {name: arm for arm, name in enumerate(instance["arms"])}
-    columns = [
-        list(range(1 - len(met), 1)),
-        [places[entry["arm"]] for entry in met],
-        [entry[outcome] for entry in met],
-        [entry[f"expected_{outcome}"] for entry in met],
-    ]
-    return {
-        "name": described["name"],
-        "path": _experiment_path(described),
-        "label": instance["instance"],
-        "group": instance["group"],
-        "retired": set(described["retired"]),
-        "outcome": outcome,
-        "entries": met[::-1],
-        "last": last,
-        "why": instance["why"],
-        "expected": expected,
-        "digits": words.count_digits([*bounds, *heard]),
-        "ends": (min(bounds, default=0.0), max(bounds, default=1.0)),
-        "mean": sum(heard) / len(heard) if heard else None,
-        "heard": len(heard),
-        "waiting": sum(entry["status"] == "pending" for entry in decided),
-        "decided": len(decided),
-        "charts": {"timeline": {"names": instance["arms"], "columns": columns}},
-        "summary": (
-            f"Last shown: {last['arm']}, {last['status']}." if last else "Nothing shown yet."
-        ),
-    }
-
-
-def draw_settings(described: Values) -> Values:
-    """Return what the page of settings prints."""
-    settings = described["settings"]
-    models = [{"version": 0, "policy": settings["policy"]}, *described["models"]]
-    return {
-        "name": described["name"],
-        "path": _experiment_path(described),
-        "described": described,
-        "settings": words.describe_settings(settings),
-        "models": [
-            (model["version"], words.describe_policy(model["policy"]).name) for model in models
-        ],
-    }

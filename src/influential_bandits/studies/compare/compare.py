@@ -84,7 +84,7 @@ def compare(
     execution: Execution | int | None = None,
     progress: bool | None = None,
 ) -> Comparison:
-    """Compare policies on the same instances and the same noise: paired regrets, ranks and wins.
+    """Compare policies on the same instances and the same noise: paired regrets and ranks.
 
     Parameters
     ----------
@@ -179,9 +179,7 @@ def compare_fleets(
     n_users: int | None = None,
     *,
     n_populations: int | None = None,
-    first: int = 0,
     quick: bool = False,
-    data: str | Path | None = None,
     out: str | Path | None = None,
     execution: Execution | int | None = None,
     progress: bool | None = None,
@@ -204,12 +202,8 @@ def compare_fleets(
     n_populations : int, optional
         How many of each family; by default 10. Intervals are over them; of a single one, over its
         users. Of a population of your own, so many draws of its users.
-    first : int
-        Number of the first population: whoever has tuned on some, compares on others.
     quick : bool
         200 users and two populations, where nothing else is asked for.
-    data : path, optional
-        MovieLens release from which the family ``"movielens"`` is learned.
     out : path, optional
         Folder for data, figures and report. Finished pieces are kept there too: the same call
         continues after an interruption.
@@ -245,16 +239,15 @@ def compare_fleets(
     listed = _list(
         "populations", populations, {"Population": Population, "family": PopulationFamily}
     )
-    families, notes = choose_populations(listed, None if data is None else Path(data))
+    families, notes = choose_populations(listed), list[str]()
     users = QUICK_USERS if quick else USERS
     users = users if n_users is None else whole_number("n_users", n_users, 1)
     if n_populations is not None:
         n_populations = whole_number("n_populations", n_populations, 1)
-    start = whole_number("first", first)
     contests: list[Contest] = []
     for family in families:
         number = min(family.populations, QUICK_POPULATIONS) if quick else family.populations
-        numbers = range(start, start + (n_populations or number))
+        numbers = range(n_populations or number)
         population = family.make(0)
         able = [player for player in players if player.can_serve(population, family.noise)]
         absent = [player.label for player in players if player not in able]

@@ -237,9 +237,8 @@ class FleetComparison(FamilyComparison):
 
     @property
     def sections(self) -> list[Section]:
-        """The report: what several families have in common, and a section for each."""
-        sections = fleet_results.make_overview(self.results)
-        sections += [result.section for result in self.results]
+        """The report: a section for each family."""
+        sections = [result.section for result in self.results]
         sections[0].analysis.notes.extend(self.notes)
         return sections
 

@@ -1,4 +1,4 @@
-"""A family of populations measured, its section of the report, and what all of them say."""
+"""A family of populations measured, its section of the report, and what is said first."""
 
 from __future__ import annotations
 
@@ -8,32 +8,27 @@ from typing import Any
 
 import numpy as np
 
-from influential_bandits.display import Bars
 from influential_bandits.policies.foresight.policy import Foresight
 from influential_bandits.studies.compare.fleet_runs import BOUND, OPTIMUM
 from influential_bandits.studies.compare.players import KNOWN, Player
 from influential_bandits.studies.compare.populations import PopulationFamily
-from influential_bandits.studies.compare.results import Estimates, Result
+from influential_bandits.studies.compare.results import Result
 from influential_bandits.studies.compare.user_standings import (
     SMOOTHING,
     UserStandings,
     measure_users,
 )
 from influential_bandits.studies.report.content import (
-    Analysis,
     Figure,
     Opening,
-    Section,
     Series,
     Table,
 )
-from influential_bandits.studies.report.text import estimate
 from influential_bandits.studies.runner.rows import Rows
 from influential_bandits.world.population import Population
 
 COLD = Foresight().label
-BASES = (COLD, KNOWN)  # ratios and differences are to these
-OVERVIEW = "overview"
+BASES = (COLD, KNOWN)  # ratios are to these
 AGAINST = {
     OPTIMUM: "Regret of a user is against the certified optimum of its own world and stay.",
     BOUND: "Memory fades, so regret is the loss beyond a proved lower bound for the user's stay; "
@@ -70,13 +65,10 @@ class FleetResult(Result):
             "last_user": last,
             "benchmark": self.benchmark,
             "populations": self.n_populations,
-            "mean_loss_per_round": standings.loss_per_round[p, column],
             **standings.mean.named(p, column, "mean_regret"),
         }
         for base, ratio in standings.ratios.items():
-            name = base.lower().replace(" ", "_")
-            row |= ratio.named(p, column, f"ratio_to_{name}")
-            row |= standings.differences[base].named(p, column, f"difference_from_{name}")
+            row |= ratio.named(p, column, f"ratio_to_{base.lower().replace(' ', '_')}")
         return row
 
     @property
@@ -85,19 +77,14 @@ class FleetResult(Result):
 
     def _list_tables(self) -> list[Table]:
         standings = self.standings
-        per_round = Estimates.exact(standings.loss_per_round)
-        tables = [
+        caption = "Ratios of mean regrets, paired."
+        return [
             self.tabulate("Mean regret of a user", standings.mean, AGAINST[self.benchmark]),
-            self.tabulate("Mean loss of a round", per_round, folded=True),
+            *(
+                self.tabulate(f"Mean regret ÷ that of {base}", ratio, caption)
+                for base, ratio in standings.ratios.items()
+            ),
         ]
-        for base, ratio in standings.ratios.items():
-            caption = "Ratios of mean regrets, paired."
-            less = standings.differences[base]
-            tables += [
-                self.tabulate(f"Mean regret ÷ that of {base}", ratio, caption),
-                self.tabulate(f"Mean regret − that of {base}", less, folded=True),
-            ]
-        return tables
 
     def _make_short_table(self) -> Table:
         order, ratios = self.standings.order, self.standings.ratios
@@ -142,13 +129,13 @@ def measure_fleets(
         return rows[column][chosen][order].reshape(-1, n_users)
 
     benchmark = OPTIMUM if population.memory == 1.0 else BOUND
-    best, stays = select(benchmark, "loss"), select(benchmark, "rounds")
+    best = select(benchmark, "loss")
     losses = {player.label: select(player.label, "loss") for player in players}
     references = [player.label for player in players if player.reference]
     return FleetResult(
         family=family,
         n_arms=population.n_arms,
-        standings=measure_users(losses, best, stays, BASES, references),
+        standings=measure_users(losses, best, BASES, references),
         benchmark=benchmark,
         rows=rows,
         absent=absent,
@@ -165,62 +152,22 @@ def _find_winner(results: Sequence[FleetResult]) -> tuple[str, int]:
     return name, winners.count(name)
 
 
-def _compare_winner(results: Sequence[FleetResult]) -> dict[str, tuple[float, float, float]]:
-    """Return the winner's regret of late users ÷ that of the first base, by family."""
-    winner, _ = _find_winner(results)
-    ratios = {}
-    for result in results:
-        policies = result.standings.policies
-        for ratio in list(result.standings.ratios.values())[:1]:
-            if winner in policies:
-                numbers = ratio.at(policies.index(winner), -1)
-                if np.isfinite(numbers).all():
-                    ratios[result.family.name] = numbers
-    return ratios
-
-
-def make_overview(results: Sequence[FleetResult]) -> list[Section]:
-    """Return the section with the one picture of several families; none for one of them."""
-    ratios = _compare_winner(results)
-    if len(ratios) < 2:
-        return []
-    winner, base = _find_winner(results)[0], next(iter(results[0].standings.ratios))
-    value, low, high = np.array(list(ratios.values())).T
-    ratio = f"regret of {winner} ÷ that of {base}"
-    caption = (
-        f"Below 1, {winner} does better. Late users are those of the last window of each family."
-    )
-    title = f"{ratio}, late users"
-    bars = Bars(OVERVIEW, title, list(ratios), value, ratio, low, high, caption)
-    about = f"Who serves late users best over all families: {winner}"
-    return [Section(OVERVIEW, about, {"families": len(results)}, Analysis([], [bars]))]
-
-
 def open_report(results: Sequence[FleetResult]) -> Opening:
     """Say who serves late users best, by how much, and who was compared."""
-    first, (winner, often) = results[0].standings, _find_winner(results)
+    first = results[0].standings
+    best, name = first.order[0], results[0].family.name
+    winner = f"{first.policies[best]} has the lowest mean regret of late users"
     last = f"All served the same users and met the same noise: {results[0].size}"
-    ratios = _compare_winner(results)
-    if len(ratios) < 2:
-        best, name = first.order[0], results[0].family.name
-        mean = f"{first.mean.text(best, -1)} for {first.columns[-1]} of {name}"
-        times = [
-            f"{ratio.text(best, -1)} times that of {base}"
-            for base, ratio in first.ratios.items()
-            if np.isfinite(ratio.value[best, -1])
-        ]
-        sentences = [f"{first.policies[best]} has the lowest mean regret of late users: {mean}"]
-        sentences += [f"That is {' and '.join(times)}"] if times else []
-        return Opening([*sentences, last], name, "users")
-    base = next(iter(first.ratios))
-    low, high = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
-    families = f"{often} of {len(results)} families"
-    sentences = [
-        f"{winner} has the lowest mean regret of late users in {families}",
-        (
-            f"It is {estimate(*ratios[low])} times that of {base} in {low}, the best case, "
-            f"and {estimate(*ratios[high])} times in {high}, the worst"
-        ),
-        f"{last} of each family",
+    if len(results) > 1:
+        name_of_most, often = _find_winner(results)
+        winner = f"{name_of_most} has the lowest mean regret of late users"
+        families = f"{often} of {len(results)} families"
+        return Opening([f"{winner} in {families}", f"{last} of each family"], name, "users")
+    mean = f"{first.mean.text(best, -1)} for {first.columns[-1]} of {name}"
+    times = [
+        f"{ratio.text(best, -1)} times that of {base}"
+        for base, ratio in first.ratios.items()
+        if np.isfinite(ratio.value[best, -1])
     ]
-    return Opening(sentences, OVERVIEW, OVERVIEW)
+    less = [f"That is {' and '.join(times)}"] if times else []
+    return Opening([f"{winner}: {mean}", *less, last], name, "users")

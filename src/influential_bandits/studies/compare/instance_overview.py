@@ -1,4 +1,4 @@
-"""What all families of instances say together: ranks, wins, and who does best."""
+"""What all families of instances say together: ranks, and who does best."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 
 from influential_bandits.numerics.arrays import Floats, Ints
 from influential_bandits.studies.compare.instance_results import InstanceResult
-from influential_bandits.studies.compare.standings import count_wins
 from influential_bandits.studies.report.content import (
     Analysis,
     Grid,
@@ -33,8 +32,7 @@ def make_overview(results: Sequence[InstanceResult], notes: Sequence[str]) -> Se
     line = "Who does best over all families, families counting alike"
     if len(names) < 2:
         return Section(OVERVIEW, line, settings, Analysis([], [], list(notes)))
-    figures = [_rank_grid(results), _win_grid(results)]
-    return Section(OVERVIEW, line, settings, Analysis([], figures, list(notes)))
+    return Section(OVERVIEW, line, settings, Analysis([], [_rank_grid(results)], list(notes)))
 
 
 def open_report(results: Sequence[InstanceResult]) -> Opening:
@@ -112,26 +110,4 @@ def _rank_grid(results: Sequence[InstanceResult]) -> Picture:
         float(len(names)),
         1,
         "1 is the lowest mean regret. Policies are sorted by their mean rank.",
-    )
-
-
-def _win_grid(results: Sequence[InstanceResult]) -> Picture:
-    """Return who beats whom at the largest horizon of each family; families count alike."""
-    names = list_contenders(results)
-    _, _, order = _rank_at_largest_horizon(results)
-    by_family = [
-        count_wins({name: result.regrets[name][:, -1] for name in names}) for result in results
-    ]
-    shares = np.mean(by_family, axis=0)[np.ix_(order, order)]
-    np.fill_diagonal(shares, np.nan)
-    shown = [results[0].mark(names[p]) for p in order]
-    return Grid(
-        "wins",
-        "How often the row has less regret than the column",
-        shown,
-        shown,
-        shares,
-        1.0,
-        0.0,
-        caption="Share of instances at the largest horizon of each family; ties count half.",
     )

@@ -10,21 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from influential_bandits.datasets.movielens import movielens
 from influential_bandits.errors import InvalidInput
-from influential_bandits.logs.log import EventLog
-from influential_bandits.numerics.arrays import Floats
 from influential_bandits.studies.compare.families import (
     FIRST_INSTANCE,
-    LEARNED,
     UNIT,
-    find_release,
-    fit_worlds,
     refuse_namesakes,
 )
 from influential_bandits.world.generators import random_instance
@@ -36,8 +27,6 @@ SCALE_OF_MEAN = 0.5  # of μ
 VARIANCE = 0.7**2  # of a user's initial losses around μ
 SMALL, STRONG = 0.1, 1.0  # largest entry of A, in units of σ
 LATE = {"concurrency": 20, "returning": 0.05, "delay": 20}
-STAY_OF_LEARNED = 100
-LEARNED_DESCRIPTION = "Learned from MovieLens: genres are arms; γ = 0.8, 100 rounds"
 
 
 @dataclass(frozen=True)
@@ -151,66 +140,27 @@ def _families() -> Iterator[PopulationFamily]:
 POPULATIONS = {family.name: family for family in _families()}
 
 
-def learn_population(log: EventLog, stay: int = STAY_OF_LEARNED) -> tuple[Population, Noise]:
-    """Return the population of a log's users, and the noise of their losses, from a pooled fit.
-
-    One interaction is fitted to all users, as for the family "movielens" of ``compare``. Mean and
-    covariance of the initial losses are those of the users' fitted ones, weighed by their events;
-    as these are estimates, the covariance is a little too large.
-    """
-    model = fit_worlds(log)
-    worlds = [model.instance(user, without_drift=True) for user in log.instances]
-    losses: Floats = np.stack([world.initial_loss for world in worlds])
-    weights = log.lengths / log.lengths.sum()
-    mean = weights @ losses
-    spread = (losses - mean) * np.sqrt(weights)[:, None]
-    population = Population(
-        worlds[0].interaction.to_dense(),
-        mean,
-        spread.T @ spread,
-        stay=stay,
-        memory=worlds[0].memory,
-        arm_names=worlds[0].arm_names,
-    )
-    return population, model.noise()
-
-
-def _learn_family(path: Path) -> PopulationFamily:
-    log = movielens(path, choose="random", progress=False)
-    population, noise = learn_population(log)
-    source = f"{log.about['release']}, {len(log):,} ratings"
-    make = partial(_repeat, population)
-    return PopulationFamily(LEARNED, LEARNED_DESCRIPTION, make, 2, noise, source)
-
-
 def choose_populations(
-    wanted: Iterable[str | Population | PopulationFamily], data: Path | None = None
-) -> tuple[list[PopulationFamily], list[str]]:
-    """Return these families, or all, and a line for each that had to be left out."""
-    named = list(wanted)
-    path, notes = find_release(named, data)
+    wanted: Iterable[str | Population | PopulationFamily],
+) -> list[PopulationFamily]:
+    """Return these families, or all."""
     families: list[PopulationFamily] = []
     own = 0
-    for each in named or (*POPULATIONS, *([LEARNED] if path else ())):
+    for each in list(wanted) or POPULATIONS:
         if isinstance(each, PopulationFamily):
             families.append(each)
         elif isinstance(each, Population):
             own += 1
             make = partial(_repeat, each)
             families.append(PopulationFamily(f"population-{own}", repr(each), make))
-        elif each == LEARNED and path is not None:
-            families.append(_learn_family(path))
         elif each in POPULATIONS:
             families.append(POPULATIONS[each])
         else:
-            raise InvalidInput(
-                f"unknown family {each!r}; there are {', '.join(describe_populations())}"
-            )
+            raise InvalidInput(f"unknown family {each!r}; there are {', '.join(POPULATIONS)}")
     refuse_namesakes(families)
-    return families, notes
+    return families
 
 
 def describe_populations() -> dict[str, str]:
     """Return what each family is, in one line."""
-    known = {name: family.description for name, family in POPULATIONS.items()}
-    return known | {LEARNED: f"{LEARNED_DESCRIPTION} (needs --data)"}
+    return {name: family.description for name, family in POPULATIONS.items()}

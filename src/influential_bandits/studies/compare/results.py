@@ -31,12 +31,6 @@ class Estimates(NamedTuple):
         """Return numbers with the quantiles of those of resampled instances, along axis 1."""
         return cls(value, *find_interval(drawn, value))
 
-    @classmethod
-    def exact(cls, value: Floats) -> Estimates:
-        """Return numbers without intervals."""
-        nothing = np.full_like(value, np.nan)
-        return cls(value, nothing, nothing)
-
     def at(self, p: int, column: int) -> tuple[float, float, float]:
         """Return the number of a policy in a column, and the ends of its interval."""
         return float(self.value[p, column]), float(self.low[p, column]), float(self.high[p, column])
@@ -188,7 +182,6 @@ class Result(ABC):
         numbers: Estimates,
         caption: str = "",
         *,
-        folded: bool = False,
         strong: Iterable[tuple[int, int]] = (),
     ) -> Table:
         """Return a table of numbers with intervals: a row for each policy, best first."""
@@ -198,7 +191,7 @@ class Result(ABC):
             for p in self.standings.order
         ]
         header = ["policy", *self.standings.columns]
-        return Table(title, header, rows, caption, folded, strong={*strong, *self.mark_own()})
+        return Table(title, header, rows, caption, strong={*strong, *self.mark_own()})
 
     def shorten(
         self,

@@ -1,4 +1,4 @@
-"""From regrets to standings: means, paired intervals, ranks, wins, growth and tails."""
+"""From regrets to standings: means, paired intervals, ranks, growth and tails."""
 
 from __future__ import annotations
 
@@ -93,15 +93,3 @@ def _fit_slopes(horizons: Ints, mean: Floats, means: Floats) -> Estimates:
                 drawn = log_log_slopes(horizons, means[p], FITTED_FROM, last)
                 low[p, h], high[p, h] = np.quantile(drawn, [0.025, 0.975])
     return Estimates(slope, np.minimum(low, slope), np.maximum(high, slope))
-
-
-def count_wins(values: Mapping[str, Floats]) -> Floats:
-    """Return how often each policy (row) has less regret than each other (column); ties are half.
-
-    From regrets (instances,) of each policy on the same instances.
-    """
-    stack = np.stack(list(values.values()))
-    less = stack[:, None, :] < stack[None, :, :]
-    same = stack[:, None, :] == stack[None, :, :]
-    shares: Floats = (less + 0.5 * same).mean(axis=2)
-    return shares

@@ -23,14 +23,11 @@ class UserStandings(Standings):
     """How players did on one family; arrays are (players, windows), NaN where undefined.
 
     Intervals are 95 % percentile intervals over populations that are drawn anew, and of a single
-    population over its users. The same ones are drawn for all players: ratios and differences are
-    paired.
+    population over its users. The same ones are drawn for all players: ratios are paired.
     """
 
     windows: list[tuple[int, int]]  # first and last user, counted from 1
-    loss_per_round: Floats
     ratios: dict[str, Estimates]  # to the players that are compared with
-    differences: dict[str, Estimates]
     curve: tuple[Ints, Floats]  # users served (points,), smoothed mean regret (players, points)
 
 
@@ -51,13 +48,12 @@ def choose_windows(n_users: int) -> list[tuple[int, int]]:
 def measure_users(
     losses: Mapping[str, Floats],
     best: Floats,
-    stays: Ints,
     bases: Sequence[str],
     references: Sequence[str] = (),
 ) -> UserStandings:
-    """Return means, and ratios and differences to the players ``bases``.
+    """Return means, and ratios to the players ``bases``.
 
-    From expected losses (populations, users) of each player, those of the benchmark and the stays,
+    From expected losses (populations, users) of each player and those of the benchmark,
     (populations, users) too, row by row paired.
     """
     names = list(losses)
@@ -68,7 +64,6 @@ def measure_users(
     compared = {base: names.index(base) for base in bases if base in names}
     means: list[Estimates] = []
     ratios: dict[str, list[Estimates]] = {base: [] for base in compared}
-    differences: dict[str, list[Estimates]] = {base: [] for base in compared}
     for first, last in windows:
         values = _as_rows(regret[:, :, first - 1 : last])
         mean, drawn = values.mean(axis=1), resample_means(values[:, :, None])[:, :, 0]
@@ -76,19 +71,13 @@ def measure_users(
         for base, b in compared.items():
             ratio = divide_means(mean, mean[b])
             ratios[base].append(Estimates.of_draws(ratio, divide_means(drawn, drawn[b][None])))
-            differences[base].append(Estimates.of_draws(mean - mean[b], drawn - drawn[b][None]))
-    slices = [slice(first - 1, last) for first, last in windows]
-    rounds = np.stack([stays[:, part].sum() for part in slices])
-    per_round = np.stack([total[:, :, part].sum(axis=(1, 2)) for part in slices], axis=1) / rounds
     return UserStandings(
         policies=names,
         contender=np.array([name not in references for name in names]),
         columns=[f"users {first:,}–{last:,}" for first, last in windows],
         mean=_join(means),
         windows=windows,
-        loss_per_round=per_round,
         ratios={base: _join(parts) for base, parts in ratios.items()},
-        differences={base: _join(parts) for base, parts in differences.items()},
         curve=_smooth(regret.mean(axis=1)),
     )
 

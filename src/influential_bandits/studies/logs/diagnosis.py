@@ -14,7 +14,6 @@ from influential_bandits.learning.examination import Examination, examine_log
 from influential_bandits.learning.models import InfluenceModel
 from influential_bandits.learning.selection import choose, list_choosable
 from influential_bandits.logs.log import EventLog
-from influential_bandits.logs.partitions import PartitionedLog
 from influential_bandits.studies.logs.sections import (
     SHORT,
     cost_section,
@@ -191,7 +190,7 @@ def diagnose(
 
 
 def fit_log(
-    log: EventLog | PartitionedLog,
+    log: EventLog,
     out: Path,
     model: InfluenceModel,
     settings: Sequence[str] = ("fading", "ridge"),
@@ -201,25 +200,21 @@ def fit_log(
 ) -> InfluenceModel:
     """Fit a model to a log and write it as JSON; these settings are chosen by validation.
 
-    Losses are first freed of what controls explain; None for all that the log allows. Those of a
-    partitioned log stay as they are, and its pooled model holds the population alone.
+    Losses are first freed of what controls explain; None for all that the log allows.
     """
     require_writable(out.parent)
     model.check_settings()
-    in_memory = isinstance(log, EventLog)
-    if isinstance(log, EventLog):
-        log = adjust_losses(log, controls)
+    log = adjust_losses(log, controls)
     if list_choosable(model, settings):
         model, _ = choose(log, model, settings=settings, fit=False, execution=execution)
-    keep_instances = in_memory or model.pooling == "none"
-    model.fit(log, execution=execution, keep_instances=keep_instances)
+    model.fit(log, execution=execution)
     if not out.parent.is_dir():
         make_folder(out.parent)
     _save(model, log, out)
     return model
 
 
-def _save(model: InfluenceModel, log: EventLog | PartitionedLog, out: Path) -> None:
+def _save(model: InfluenceModel, log: EventLog, out: Path) -> None:
     """Write a model, with where its log comes from and how a plan can read it again."""
     about = {key: value for key, value in log.about.items() if isinstance(value, SHORT)}
     model.about_ = {"log": about, "command": log.about.get("command")}

@@ -7,12 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from influential_bandits.errors import InvalidInput
-from influential_bandits.execution.base import Execution
 from influential_bandits.learning.influence_test import MANY_ARMS, MOST_ARMS, MOST_ARMS_ALONE
 from influential_bandits.logs.log import EventLog
 from influential_bandits.logs.merging import find_share, merge_rare_arms
-from influential_bandits.logs.partitions import PartitionedLog, open_partitions
 from influential_bandits.logs.reading import read_log
 from influential_bandits.logs.remote_folder import describe_files
 
@@ -27,29 +24,7 @@ def read_for_command(
     return log if merge_below is None else merge_rare_arms(log, merge_below)
 
 
-def open_for_command(
-    address: str,
-    reading: Mapping[str, Any],
-    execution: Execution | None = None,
-    temporary: str | None = None,
-    merge_below: float | None = None,
-) -> PartitionedLog:
-    """Open a folder of Parquet files as partitions."""
-    if merge_below is not None:
-        raise InvalidInput("--merge-arms-below reads a log as a whole: leave out --by-partition")
-    for name in ("separator", "columns"):
-        if name in reading:
-            raise InvalidInput(f"--{name} is for CSV; partitions are Parquet files")
-    if address.lower().endswith((".csv", ".csv.gz", ".tsv", ".txt")):
-        raise InvalidInput(
-            f"--by-partition reads Parquet files, but {address} is text; leave it out"
-        )
-    return open_partitions(address, execution=execution, folder=temporary, **reading)
-
-
-def describe_reading(
-    log: EventLog | PartitionedLog, all_pairs: bool = True, *, tests: bool = False
-) -> list[str]:
+def describe_reading(log: EventLog, all_pairs: bool = True, *, tests: bool = False) -> list[str]:
     """Say what was read and what was taken for what, and what a user should know of it.
 
     All pairs of arms are looked at, or each arm on itself alone; by a test, which refuses very many
@@ -73,13 +48,11 @@ def describe_reading(
     return remarks + [f"{n:,} rows dropped: {reason}" for reason, n in dropped.items()]
 
 
-def _advise_many_arms(log: EventLog | PartitionedLog, all_pairs: bool, tests: bool) -> str:
+def _advise_many_arms(log: EventLog, all_pairs: bool, tests: bool) -> str:
     """Say what many arms cost, and how to have fewer."""
-    advice = "merge rare ones (--merge-arms-below), or "
-    if isinstance(log, EventLog):
-        share, left = find_share(log, MANY_ARMS)
-        # Arms about equally frequent would all become one, which influences nothing else.
-        advice = f"--merge-arms-below {share:g} leaves {left}, or " if left > 1 else ""
+    share, left = find_share(log, MANY_ARMS)
+    # Arms about equally frequent would all become one, which influences nothing else.
+    advice = f"--merge-arms-below {share:g} leaves {left}, or " if left > 1 else ""
     pairs = log.n_arms * (log.n_arms + 1) // 2
     cost = f"{log.n_arms:,} have {pairs:,} interactions, which takes long"
     if not all_pairs:

@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from influential_bandits.learning.examination import TIRING, Examination
 from influential_bandits.learning.impact import Estimate, as_outcome
-from influential_bandits.learning.influence_test_result import (
-    ALIKE,
-    ON_EACH_OTHER,
-    ON_THEMSELVES,
-)
-from influential_bandits.learning.logging_policy import FOLLOW_TASTE
 from influential_bandits.learning.showing_curves import ShowingCurve
 from influential_bandits.learning.statistics.pooled_sums import arm_sums
-from influential_bandits.studies.report.content import Badge, Fact, Opening, Table
-from influential_bandits.summaries.interval_text import round_to_interval, tell_apart
+from influential_bandits.studies.report.content import Badge, Opening, Table
+from influential_bandits.summaries.interval_text import tell_apart
 
 FIRST_ARMS = 12  # of the table and the picture; the others are folded
-SHOWINGS = {
-    ON_THEMSELVES: "Showing an arm again soon",
-    ON_EACH_OTHER: "Showing an arm soon after certain others",
-    ALIKE: "Showing anything soon after anything else",
-}
 BADGES = {
     "fatigue": Badge("Fatigue", "bad"),
     "boost": Badge("Boost", "good"),
@@ -73,19 +62,12 @@ def describe_verdict(examination: Examination) -> str:
     return "\n".join([*lines, *_advise(examination)])
 
 
-def _advise(examination: Examination, by_table: bool = False) -> list[str]:
-    """Say what to do about fatigue, and how large an A/B test would have to be.
-
-    Single caps are left out where a table has them.
-    """
+def _advise(examination: Examination) -> list[str]:
+    """Say what to do about fatigue, and how large an A/B test would have to be."""
     impact, caps = examination.impact, examination.caps
     if impact.direction not in TIRING:
         return []
     lines = [str(caps)]
-    if by_table and caps.caps:
-        moved = f"{100.0 * caps.moved:.0f} % of the showings go to other arms"
-        gained = f"should gain {caps.gain} {impact.outcome} for each showing"
-        lines = [f"Showing tired arms less often, as below, {gained}; {moved}"]
     gain, aim = impact.lost.value / 2.0, "half of the loss saved"
     if caps.caps:
         gain, aim = caps.gain.value, "that gain"
@@ -102,74 +84,12 @@ def open_report(examination: Examination) -> Opening:
     """Return what a report says first."""
     verdict = classify(examination)
     return Opening(
-        [
-            _say_first(examination, verdict),
-            *(_advise(examination, by_table=True) if examination.influence_seen else []),
-        ],
+        [line[0].upper() + line[1:] for line in describe_verdict(examination).splitlines()],
         "arms",
         "showings",
         BADGES[verdict],
-        _list_facts(examination),
         _tabulate_arms(examination),
     )
-
-
-def _say_first(examination: Examination, verdict: str) -> str:
-    """Say what was found in a sentence."""
-    test, name = examination.test, examination.impact.outcome
-    fewer, more = (f"brings fewer {name}", f"brings more {name}")
-    if not examination.curves.outcome.more_is_better:
-        fewer, more = "costs more", "costs less"
-    if test is None:
-        return (
-            f"Whether the past changes what comes next cannot be tested: {examination.untestable}"
-        )
-    sure = f"beyond drift, taste and chance (p = {test.p_value:.2g})"
-    showing = SHOWINGS[test.clearest]
-    sentences = {
-        "fatigue": f"{showing} {fewer}, {sure}",
-        "boost": f"{showing} {more}, {sure}",
-        "mixed": f"Shown again soon, some arms do worse and some better, {sure}",
-        "not seen": f"Recent showings say nothing about what comes next, {sure}",
-        "not proven": f"Losses follow recent showings, but {describe_verdict(examination)}",
-    }
-    headline = examination.impact.headline().capitalize()
-    return sentences.get(verdict, f"{headline} (p = {test.p_value:.2g})")
-
-
-def _list_facts(examination: Examination) -> list[Fact]:
-    """Return share lost, gain to be had, and how long it lasts."""
-    impact, outcome = examination.impact, examination.curves.outcome
-    if examination.test is None:
-        return []
-    share, verb = impact.share, "taken" if outcome.more_is_better else "added"
-    if share.value < 0.0:
-        share, verb = share.scale(-1.0), "added" if outcome.more_is_better else "taken"
-    value, interval = _percent(share).split(" % ")
-    cause = "past showings of all arms" if impact.pairs else "past showings of the same arm"
-    label, note = f"of {outcome.unit} {verb} by {cause}", interval.strip("()") + " %"
-    if not examination.influence_seen:
-        return [Fact(f"{value} %", f"{label}, by the model", f"{note}: not shown")]
-    if examination.caps.doubt.startswith(FOLLOW_TASTE):
-        note += "; more in truth, as users are shown what they like: see the picture"
-    _, after, span = impact.half_gone.partition("after ")
-    lasts = Fact(span, "until half of it is gone") if after else Fact("Lasts", "for good")
-    return [Fact(f"{value} %", label, note), _tell_gain(examination), lasts]
-
-
-def _tell_gain(examination: Examination) -> Fact:
-    """Return the gain to be had by caps: of what one wants more of in percent, else as it is."""
-    caps, outcome = examination.caps, examination.curves.outcome
-    if not caps.caps:
-        why = caps.doubt.partition(", so that")[0] or "no cap is clearly expected to help"
-        return Fact("None", "of it is surely to be had by caps", why)
-    relative = outcome.relative(1.0, float(examination.log.loss.mean()))
-    if not outcome.more_is_better or relative is None:
-        value, low, high = round_to_interval(caps.gain.value, caps.gain.low, caps.gain.high)
-        return Fact(value, f"less {outcome.unit} for each showing by caps", f"{low} … {high}")
-    gain = caps.gain.scale(100.0 * relative)
-    value, low, high = round_to_interval(gain.value, gain.low, gain.high)
-    return Fact(f"+{value} %", f"{outcome.unit} to be had by caps", f"{low} … {high} %")
 
 
 def _percent(share: Estimate) -> str:

@@ -117,15 +117,6 @@ class Analysis:
 
 
 @dataclass(frozen=True)
-class Fact:
-    """A number that a reader takes home."""
-
-    value: str  # "19.6 %"
-    label: str  # "of clicks lost"
-    note: str = ""  # its interval, or why there is none
-
-
-@dataclass(frozen=True)
 class Badge:
     """The verdict in a word or two."""
 
@@ -141,7 +132,6 @@ class Opening:
     section: str = ""  # whose picture it is; none by default
     figure: str = ""
     badge: Badge | None = None
-    facts: Sequence[Fact] = ()  # three at most
     table: Table | None = None  # what to do
 
 

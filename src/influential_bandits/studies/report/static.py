@@ -48,19 +48,14 @@ INKED = (
 NAMED = "series: "
 
 
-def draw(
-    figure: Picture,
-    folder: Path,
-    settings: Mapping[str, Any],
-    formats: Sequence[str] = ("png", "svg"),
-) -> None:
-    """Write a figure in some formats; version and settings are in their metadata."""
+def draw(figure: Picture, folder: Path, settings: Mapping[str, Any]) -> None:
+    """Write a figure as PNG and as SVG; version and settings are in their metadata."""
     with _quietly({"svg.hashsalt": figure.name, "font.size": 10}):
         canvas = _make_canvas(figure)
         made_by = f"influential-bandits {__version__}, {settings}"
         metadata = {"png": {"Software": made_by}, "svg": {"Creator": made_by, "Date": None}}
-        for suffix in formats:
-            save = partial(canvas.savefig, format=suffix, dpi=160, metadata=metadata[suffix])
+        for suffix, about in metadata.items():
+            save = partial(canvas.savefig, format=suffix, dpi=160, metadata=about)
             write_atomically(folder / f"{figure.name}.{suffix}", save)
 
 

@@ -129,7 +129,6 @@ class Job(NamedTuple):
     n_pieces: int
     store: RowStore
     runs: int | None = None  # of each policy, where that is known
-    most_left_out: float = MOST_LEFT_OUT
 
 
 class Computed(NamedTuple):
@@ -163,7 +162,7 @@ def compute_jobs(
                 if rows is None:
                     yield n, place, piece
                 else:
-                    finished[n][place] = _add_labels(piece, rows)
+                    finished[n][place] = rows
                     bar.count_one()
 
     try:
@@ -175,7 +174,7 @@ def compute_jobs(
                 bar.count_one()
                 if error is None:
                     jobs[n].store.write(piece.name, rows)
-                    finished[n][place] = _add_labels(piece, rows)
+                    finished[n][place] = rows
                 else:
                     failures[n].append(Failure(jobs[n].name, piece, error))
     finally:
@@ -185,12 +184,6 @@ def compute_jobs(
 
 def _compute(task: tuple[int, int, Piece], threads: int | None) -> Columns:
     return task[-1].compute(threads)
-
-
-def _add_labels(piece: Piece, rows: Columns) -> Columns:
-    """Return the rows of a piece, with the columns that are not in its file."""
-    size = len(next(iter(rows.values())))  # type: ignore[arg-type]
-    return {name: np.array([x] * size) for name, x in (piece.labels or {}).items()} | dict(rows)
 
 
 def _join(job: Job, finished: dict[int, Columns], failures: list[Failure]) -> Computed:
@@ -203,7 +196,7 @@ def _join(job: Job, finished: dict[int, Columns], failures: list[Failure]) -> Co
         good = ~np.isin(rows["instance"], sorted(bad))
         rows = {name: values[good] for name, values in rows.items()}
     instances = len(bad) + len(np.unique(rows.get("instance", ())))
-    enough = len(bad) <= job.most_left_out * instances
+    enough = len(bad) <= MOST_LEFT_OUT * instances
     return Computed(rows if enough else None, failures)
 
 

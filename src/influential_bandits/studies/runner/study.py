@@ -32,7 +32,6 @@ class Piece:
     name: str  # unique within the study, and a file name
     compute: Callable[[int | None], Columns]  # number of threads → rows; picklable
     instances: range | None = None  # whose rows these are, if they are of some instances only
-    labels: Mapping[str, Any] | None = None  # columns of one value that are not in the file
 
     @classmethod
     def of_instances(

@@ -11,7 +11,6 @@
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const utc = (at) => uPlot.tzDate(new Date(at * 1e3), "Etc/UTC");
-  const short = (text, most = 14) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
   const write = (value) => {
     if (value === null || value === undefined) return "–";
     const text = Math.abs(value) >= 1000 ? Math.round(value).toLocaleString("en") : String(+value.toPrecision(3));
@@ -89,41 +88,16 @@
       bands: [{ series: [3, 2], fill: colour("--c0") + "2b" }],
       axes: [times(), numbers()], scales: { x: { range: span }, y: { range: withZero } }, hooks: { drawClear: [zeroLine] },
     }),
-    lanes: (box, chart) => base(box, {
-      height: Math.min(Math.max(22 * chart.names.length + 60, 220), 460),
-      legend: { show: false },
-      series: [{ label: "showing" }, { label: "arm", stroke: colour("--c0"), paths: () => null, points: { show: true, size: 7, fill: colour("--c0") } }],
-      axes: [axis({ values: (_, ticks) => ticks.map((t) => (t % 1 ? "" : write(t))) }), axis({
-        size: 118, splits: () => chart.names.map((_, place) => place), values: (_, ticks) => ticks.map((t) => short(chart.names[t] ?? "")),
-      })],
-      scales: { x: { time: false, range: around }, y: { range: () => [-0.5, chart.names.length - 0.5], dir: -1 } },
-    }),
-    losses: (box, chart) => base(box, {
-      series: [
-        { label: "showing", value: (_, place) => write(place) },
-        line("outcome", 1, { paths: () => null, points: { show: true, size: 6, fill: colour("--c1") } }),
-        line("expected then", 0, { points: { show: false } }),
-      ],
-      axes: [axis({ values: (_, ticks) => ticks.map((t) => (t % 1 ? "" : write(t))) }), numbers()],
-      scales: { x: { time: false, range: around }, y: { range: around } },
-    }),
-  };
-
-  const columns = (form, chart) => {
-    const all = chart.columns;
-    if (form === "lanes") return [all[0], all[1]];
-    if (form === "losses") return [all[0], all[2], all[3]];
-    return all;
   };
 
   const draw = (afresh) => {
     for (const box of document.querySelectorAll(".chart")) {
-      const form = box.dataset.form || box.dataset.chart;
-      const chart = charts[box.dataset.chart];
+      const form = box.dataset.chart;
+      const chart = charts[form];
       const empty = !chart || !chart.columns[0].length;
       box.classList.toggle("empty", empty);
       box.dataset.words = form === "evidence" ? "Nothing to compare yet." : "Nothing has happened in this time.";
-      const key = box.dataset.chart + "/" + form;
+      const key = form;
       const known = drawn.get(key);
       const names = chart ? chart.names.join("\u0000") : "";
       if (known && (afresh || empty || known.names !== names)) {
@@ -131,7 +105,7 @@
         drawn.delete(key);
       }
       if (empty) continue;
-      const data = columns(form, chart);
+      const data = chart.columns;
       if (drawn.has(key)) drawn.get(key).plot.setData(data);
       else drawn.set(key, { plot: new uPlot(forms[form](box, chart), data, box), names, box });
     }
