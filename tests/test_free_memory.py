@@ -1,9 +1,7 @@
 """How much memory there is, and what is refused before it is taken."""
 
-import subprocess
-import sys
-
 import pytest
+from python_process import run_python
 
 import influential_bandits as ib
 from influential_bandits.free_memory import available_memory, require_memory
@@ -36,5 +34,4 @@ def test_a_limit_of_the_process_counts():
         "from influential_bandits.free_memory import available_memory\n"
         "print(available_memory() / 2**30)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert 0.5 < float(done.stdout) < 8.0
+    assert 0.5 < float(run_python(code)) < 8.0

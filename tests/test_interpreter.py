@@ -1,12 +1,10 @@
 """NUMBA_DISABLE_JIT=1: the same bits from the interpreter, where print and a debugger work."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from cluster_processes import environment
+from python_process import run_python
 
 # Everything that a user writes or steps through: policies, agents, scenarios, noise, optima.
 SCRIPT = """
@@ -56,18 +54,9 @@ print(json.dumps(told))
 
 @pytest.mark.long
 def test_the_interpreter_gives_the_same_bits_as_compiled_code():
-    def play(**environment):
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", SCRIPT],
-            env=os.environ | environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    assert play(NUMBA_DISABLE_JIT="1") == play()
+    strict = {"PYTHONWARNINGS": "error"}
+    interpreted = json.loads(run_python(SCRIPT, NUMBA_DISABLE_JIT="1", **strict))
+    assert interpreted == json.loads(run_python(SCRIPT, **strict))
 
 
 # With 40 arms influential LCB has a tree, and Foresight no influence of each pair. The five
@@ -91,11 +80,4 @@ for policy in (
 @pytest.mark.long
 def test_no_policy_reads_or_writes_beyond_its_state():
     """Compiled code does not look at indices; the interpreter finds those beyond the end."""
-    done = subprocess.run(
-        [sys.executable, "-c", INDICES],
-        env=os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(Path(__file__).parent)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run_python(INDICES, **environment(NUMBA_DISABLE_JIT="1"))

@@ -1,13 +1,12 @@
 """In a notebook: policies of a cell, pictures and progress bars, with a real kernel."""
 
 import json
-import subprocess
-import sys
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib import pyplot as plt
+from python_process import run_python
 
 import influential_bandits as ib
 from influential_bandits.learning.impact import Estimate
@@ -82,7 +81,7 @@ bar.close()
 
 
 @pytest.mark.long
-def test_a_real_kernel_plays_a_policy_of_a_cell_and_shows_results(tmp_path):
+def test_a_real_kernel_plays_a_policy_of_a_cell_and_shows_results(tmp_path, monkeypatch):
     script = f"""
 import json, nbformat
 from nbclient import NotebookClient
@@ -91,11 +90,8 @@ notebook = nbformat.v4.new_notebook(cells=cells)
 NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
 print(json.dumps([cell.outputs for cell in notebook.cells]))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    _, shown, printed, progress, picture = json.loads(done.stdout)
+    monkeypatch.chdir(tmp_path)
+    _, shown, printed, progress, picture = json.loads(run_python(script))
     (result,) = [output for output in shown if output["output_type"] == "execute_result"]
     assert result["data"]["text/plain"].startswith("Trajectory(First()")
     assert printed[0]["text"] == "[10, 0]\n"

@@ -4,8 +4,6 @@ import ast
 import inspect
 import json
 import re
-import subprocess
-import sys
 import tomllib
 from importlib import import_module
 from operator import attrgetter
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import public_surface
 import pytest
+from python_process import run_python
 
 import influential_bandits as ib
 
@@ -21,9 +20,7 @@ ROOT = Path(__file__).parent.parent
 
 def python(code):
     """Run code in a process of its own and return what it prints as JSON."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(run_python(code))
 
 
 def stubbed(package=ib):
@@ -76,16 +73,6 @@ def test_every_name_loads_whatever_was_loaded_before(order):
     assert wrong == []
 
 
-def test_all_names_can_be_imported_with_a_star():
-    names = {}
-    exec("from influential_bandits import *", names)
-    assert set(ib.__all__) <= set(names)
-
-
-def test_dir_lists_the_public_names():
-    assert set(dir(ib)) >= set(ib.__all__)
-
-
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="attribute optimim"):
         ib.optimim  # noqa: B018
@@ -119,25 +106,6 @@ def test_simulating_imports_no_optional_package():
     )
     assert "numba" in modules
     assert not {"gymnasium", "matplotlib", "pandas", "polars", "pyarrow"} & set(modules)
-
-
-def test_without_gymnasium_the_environment_names_the_extra_and_the_rest_works():
-    report = python(
-        "import json, sys\n"
-        "class Absent:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] == 'gymnasium':\n"
-        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
-        "sys.meta_path.insert(0, Absent())\n"
-        "import influential_bandits as ib\n"
-        "counts = ib.simulate(ib.counterexample(), ib.LCB(), 10).counts[0, 0, -1].tolist()\n"
-        "try:\n"
-        "    ib.InfluentialBanditEnv\n"
-        "except ImportError as error:\n"
-        "    print(json.dumps([sum(counts), type(error).__name__, str(error)]))\n"
-    )
-    assert report[:2] == [10, "MissingExtra"]
-    assert "pip install gymnasium" in report[2]
 
 
 # Everything that the default install does not hold.

@@ -134,24 +134,12 @@ def test_the_default_install_lists_reproduces_and_compares(environment, tmp_path
     assert "random-3" in output(command, "families", cwd=tmp_path)
     told = output(command, "reproduce", "figure-1a", "--tiny", "--out", "paper", cwd=tmp_path)
     assert "| figure-1a |" in told
-    options = (
-        "--policies",
-        "LCB",
-        "--families",
-        "prop-2.2",
-        "--horizons",
-        "100",
-        "--instances",
-        "2",
-    )
+    options = ("--policies", "LCB", "--families", "prop-2.2")
+    options += ("--horizons", "100", "--instances", "2")
     told = output(command, "compare", *options, "--out", "arena", cwd=tmp_path)
     assert "| LCB |" in told
     for report in (tmp_path / "paper" / "report.html", tmp_path / "arena" / "report.html"):
         assert "<svg" in report.read_text(encoding="utf-8")
-
-
-def test_console_script_answers(environment, tmp_path):
-    assert "Usage" in output(environment / SCRIPTS / "influential-bandits", "--help", cwd=tmp_path)
 
 
 def test_the_default_install_diagnoses_a_log(environment, tmp_path):

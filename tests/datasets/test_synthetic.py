@@ -445,16 +445,10 @@ def test_what_makes_no_sense_is_refused(settings, mentions, refused):
         synthetic_log(**({"n_instances": 3, "events": 4, "n_arms": 2} | settings))
 
 
-def test_an_interaction_of_larger_entries_than_a_loss_may_have_is_refused(refused):
+def test_interactions_that_cannot_be_are_refused(refused):
     with refused(InvalidInstance, "interaction", "1e+100", "1e+101"):
         synthetic_log(3, 4, 2, interaction=1e101 * np.eye(2))
-
-
-def test_an_asymmetric_interaction_is_refused(refused):
     with refused(InvalidInstance, "not symmetric"):
         synthetic_log(3, 4, 2, interaction=[[1, 0.5], [0, 1]])
-
-
-def test_a_negative_strength_is_refused(refused):
     with refused(InvalidInput, "strength", "-1"):
         planted_interaction(3, -1)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import forked
 import pytest
+from python_process import run_python
 
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput
@@ -259,13 +260,8 @@ print(drawn > 0, draw(False) == drawn)
 
 
 def test_a_notebook_shows_progress_by_default():
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", NOTEBOOK],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout.split()[-2:] == ["True", "True"], done.stdout + done.stderr
+    told = run_python(NOTEBOOK, PYTHONWARNINGS="ignore")
+    assert told.split()[-2:] == ["True", "True"], told
 
 
 @pytest.mark.parametrize("policy", [Astray(1), Astray(10**9)], ids=["an error", "the end"])
@@ -283,22 +279,9 @@ def test_progress_stops_drawing_after(monkeypatch, policy):
 # --- pieces side by side ---
 
 
-class Walk:
-    """A task in short steps, which can be counted while it goes on."""
-
-    def __init__(self, steps):
-        self.left = steps
-
-    def steps(self):
-        while self.left:
-            time.sleep(0.01)
-            self.left -= 1
-            yield 1
-
-
 def walk(task, where):
     where.run([task], Progress("walk", 1, wanted=False))
-    return task.left
+    return task.done
 
 
 def test_pieces_are_worked_on_side_by_side():
@@ -310,16 +293,16 @@ def test_pieces_are_worked_on_side_by_side():
 
 def test_who_stops_listening_ends_the_pieces_at_work():
     where = ib.LocalExecution(2)
-    long, short = Walk(10**6), Walk(1)
+    long, short = Steps(10**6), Steps(1)
     outcomes = where.outcomes(walk, [long, short])
     assert next(outcomes).task is short
     started = time.monotonic()
     outcomes.close()
     assert time.monotonic() - started < PATIENCE
-    assert long.left
+    assert long.done < 10**6
     assert own_threads() == []
-    (again,) = where.outcomes(walk, [Walk(3)])
-    assert again.result == 0
+    (again,) = where.outcomes(walk, [Steps(3)])
+    assert again.result == 3
 
 
 @pytest.mark.parametrize("threads", [0, 1.5, 2**16, 2**63])

@@ -1,11 +1,7 @@
 """GpuExecution without a graphics processor, and studies side by side on a simulated one."""
 
-import json
-import os
-import subprocess
-import sys
-
 import pytest
+from python_process import run_python
 from typer.testing import CliRunner
 
 import influential_bandits as ib
@@ -72,7 +68,7 @@ def test_options_of_other_engines_are_refused(option):
 
 
 STUDY = """
-import json, sys, tempfile
+import sys, tempfile
 from pathlib import Path
 import numpy as np
 import influential_bandits as ib
@@ -102,18 +98,11 @@ next(few)
 few.close()
 assert len(started) <= 2 * PIECES_AT_ONCE
 assert list(where.map(lambda x: 2 * x, range(5))) == [0, 2, 4, 6, 8]
-print(json.dumps("done"))
+print("done")
 """
 
 
 def test_pieces_of_a_study_are_played_side_by_side():
     pytest.importorskip("numba_cuda", reason="the extra gpu")
-    done = subprocess.run(
-        [sys.executable, "-c", STUDY],
-        env=os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "NUMBA_DISABLE_JIT": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == "done"
+    told = run_python(STUDY, NUMBA_ENABLE_CUDASIM="1", NUMBA_DISABLE_JIT="1")
+    assert told == "done\n"

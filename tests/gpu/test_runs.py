@@ -6,13 +6,11 @@ CUDA simulator plays kernels by the interpreter; each in a process of its own.
 
 import json
 import math
-import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from python_process import run_python
 
 from influential_bandits.gpu.estimates import choose_by_estimates, make_root
 
@@ -71,15 +69,7 @@ print(json.dumps([compile(*case) for case in (CASES)]))
 
 
 def run(code, **environment):
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(run_python(code, **environment).splitlines()[-1])
 
 
 def compile_ptx(cases, prelude=""):

@@ -53,15 +53,25 @@ def play_instance(draw, home):
     else:
         data, said = mutate_json(draw, data)
     tell(said)
-    path = home / "instance.json"
-    path.write_text(json.dumps(data))
-    instance = ib.Instance.load(path)
+    instance = load_spoilt(home, data, ib.Instance.load)
     # Zeros of a sparse matrix are not kept, and asymmetry of rounding size is averaged away.
     exact = data["interaction"]["kind"] != "sparse" and instance.interaction.max_abs < 1e6
-    where = differs(instance.to_json(), data) if exact else None
-    demand(where is None, OTHER, f"loaded, but not as the file says: {where}")
-    instance.save(path)
+    require_same(instance.to_json(), data, exact)
     use_instance(instance)
+
+
+def load_spoilt(home, data, load):
+    """Load what the data says; whatever can be loaded can be saved again."""
+    path = home / "spoilt.json"
+    path.write_text(json.dumps(data))
+    value = load(path)
+    value.save(home / "again.json")
+    return value
+
+
+def require_same(made, data, exact=True):
+    where = differs(made, data) if exact else None
+    demand(where is None, OTHER, f"loaded, but not as the file says: {where}")
 
 
 @prepared
@@ -96,15 +106,11 @@ def play_population(draw, home):
     """Load a spoilt population: it is what the file says, and can be drawn from and saved."""
     data, said = mutate_json(draw, copy.deepcopy(draw.choice(populations())))
     tell(said)
-    path = home / "population.json"
-    path.write_text(json.dumps(data))
-    population = ib.Population.load(path)
+    population = load_spoilt(home, data, ib.Population.load)
     # A number may stand for a covariance; asymmetry of rounding size is averaged away.
     exact = max(np.abs(population.interaction).max(), np.abs(population.covariance).max()) < 1e6
     exact &= isinstance(data["covariance"], list)
-    where = differs(population.to_json(), data) if exact else None
-    demand(where is None, OTHER, f"loaded, but not as the file says: {where}")
-    population.save(path)
+    require_same(population.to_json(), data, exact)
     use_population(population)
 
 
@@ -146,13 +152,9 @@ def play_model(draw, home):
     log, found = models()
     data, said = mutate_json(draw, dict(draw.choice(found)))
     tell(f"{data.get('model')}: {said}")
-    path = home / "model.json"
-    path.write_text(json.dumps(data))
-    model = LossModel.load(path)
-    model.save(path)
-    made = json.loads(path.read_text())
-    where = differs({key: made[key] for key in made if key != "checksum"}, data)
-    demand(where is None, OTHER, f"loaded, but not as the file says: {where}")
+    model = load_spoilt(home, data, LossModel.load)
+    made = json.loads((home / "again.json").read_text())
+    require_same({key: made[key] for key in made if key != "checksum"}, data)
     use_model(model, log)
 
 

@@ -30,5 +30,4 @@ SUBJECTS = {
     "JSON bombs": Subject("json_files", "play_bomb", share=0.2, suite=8),
     "arguments": Subject("arguments", suite=25),
     "command options": Subject("arguments", "play_option", share=0.1, suite=8),
-    "compiled caches": Subject("caches", share=0.03, suite=3, seconds=120.0),
 }

@@ -1,21 +1,20 @@
 """Fits in parts: the same bits everywhere, a population alone, and memory said beforehand."""
 
 import json
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
 import distributed
 import numpy as np
 import pytest
+from command_line import run_command
 from hypothesis import given
 from hypothesis import strategies as st
+from python_process import run_python
 from sklearn.base import clone
 
 import influential_bandits as ib
 from influential_bandits import free_memory as memory
-from influential_bandits.cli import main
 from influential_bandits.errors import InvalidInput, NotApplicable, Unfinished
 from influential_bandits.execution.local import LocalExecution
 from influential_bandits.learning.fitting import fit_scan, measure_fit, require_memory_for
@@ -32,7 +31,6 @@ from influential_bandits.learning.statistics.log_scan import (
 )
 from influential_bandits.learning.statistics.reduction import tree_sum
 from influential_bandits.logs.log import EventLog, concatenate_logs
-from influential_bandits.logs.options import ChunkSizes
 
 ARRAYS = (
     "coefficients_",
@@ -43,7 +41,6 @@ ARRAYS = (
     "unconstrained_population_",
     "population_covariance_",
 )
-EACH_FILE = ChunkSizes(group=1)  # a partition for each file
 POOLINGS = ["none", "full"]
 OPTIONS = {"instance": "user", "arm": "ad", "time": "time", "loss": "loss"}
 INTERACTION = [[0.3, -0.1, 0.0], [-0.1, 0.2, 0.0], [0.0, 0.0, 0.1]]
@@ -308,10 +305,13 @@ def test_validation_gives_the_same_bits_on_a_cluster(whole, cluster):
     assert bits(chosen[0]) == bits(chosen[1])
 
 
-def test_a_damaged_partition_stops_a_fit_in_memory_by_name(partitioned, refused):
+@pytest.mark.parametrize(("loads", "pooling"), [(0, "full"), (1, "none")], ids=["scan", "fit"])
+def test_a_damaged_partition_stops_a_fit_by_name(partitioned, refused, loads, pooling):
     first, *others = partitioned.partitions
-    with refused(Unfinished, "seventh", "damaged"):
-        model_of("full").fit(Parts([*others, Part(first.path, "seventh", loads=0)]))
+    damaged = Part(first.path, f"part-{pooling}", loads=loads)
+    first.path.with_suffix(f".{damaged.name}.count").unlink(missing_ok=True)
+    with refused(Unfinished, damaged.name, "damaged"):
+        model_of(pooling).fit(Parts([damaged, *others]))
 
 
 # The population alone
@@ -349,14 +349,6 @@ def test_a_population_alone_has_the_same_bits_everywhere(partitioned, cluster):
         assert np.asarray(mine).tobytes() == np.asarray(theirs).tobytes()
 
 
-def test_a_partition_that_fails_late_is_named_too(partitioned, refused):
-    first, *others = partitioned.partitions
-    first.path.with_suffix(".late.count").unlink(missing_ok=True)
-    late = Part(first.path, "late", loads=1)  # good for the scan
-    with refused(Unfinished, "late", "damaged"):
-        model_of("none").fit(Parts([late, *others]))
-
-
 def test_settings_of_a_log_in_parts_are_chosen_on_a_sample(whole, partitioned):
     model = model_of("full")
     best, validation = ib.choose(partitioned, model, settings=["ridge"])
@@ -367,50 +359,42 @@ def test_settings_of_a_log_in_parts_are_chosen_on_a_sample(whole, partitioned):
 
 
 # The command
-def run(monkeypatch, *arguments):
-    monkeypatch.setattr("sys.argv", ["influential-bandits", *map(str, arguments)])
-    try:
-        main()
-    except SystemExit as stopped:
-        return stopped.code or 0
-    return 0
-
-
-def test_the_command_fits_a_whole_log_on_a_cluster(folder, cluster, tmp_path, monkeypatch):
+def test_the_command_fits_a_whole_log_on_a_cluster(folder, cluster, tmp_path):
     address = cluster._client.scheduler.address
     common = ["fit", folder, "--memory", "0.8", "--ridge", "10"]
-    engine = ["--engine", "dask", "--scheduler", address]
-    assert run(monkeypatch, *common, *engine, "--out", tmp_path / "there.json") == 0
-    assert run(monkeypatch, *common, "--out", tmp_path / "here.json") == 0
+    there = ["--engine", "dask", "--scheduler", address, "--out", tmp_path / "there.json"]
+    assert run_command(*common, *there).returncode == 0
+    assert run_command(*common, "--out", tmp_path / "here.json").returncode == 0
     assert (tmp_path / "there.json").read_text() == (tmp_path / "here.json").read_text()
 
 
-def test_the_command_finds_columns_in_the_names_of_folders(whole, tmp_path, monkeypatch, capsys):
+def test_the_command_finds_columns_in_the_names_of_folders(whole, tmp_path):
     for user, label in enumerate(whole.instances[:5]):
         home = tmp_path / "log" / f"user={label}"
         home.mkdir(parents=True)
         frame = frame_of(whole.take(np.array([user]))).drop(columns="user")
         frame.to_parquet(home / "events.parquet")
     options = ["--memory", "0.8", "--ridge", "10", "--jobs", "1"]
-    assert run(monkeypatch, "fit", tmp_path / "log", *options, "--out", tmp_path / "m.json") == 0
-    assert "5 instances" in capsys.readouterr().err
+    done = run_command("fit", tmp_path / "log", *options, "--out", tmp_path / "m.json")
+    assert done.returncode == 0
+    assert "5 instances" in done.stderr
 
 
-def test_the_command_refuses_what_does_not_fit(tmp_path, folder, monkeypatch, capsys):
+def test_the_command_refuses_what_does_not_fit(tmp_path, folder):
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "a.parquet").write_bytes(b"PAR1 half a file")
-    assert run(monkeypatch, "fit", tmp_path / "log") == 2
-    assert "a.parquet" in capsys.readouterr().err
-    assert run(monkeypatch, "fit", folder, "--scheduler", "tcp://127.0.0.1:1") == 2
-    assert "--engine dask" in capsys.readouterr().err
+    for arguments, words in (
+        ([tmp_path / "log"], "a.parquet"),
+        ([folder, "--scheduler", "tcp://127.0.0.1:1"], "--engine dask"),
+    ):
+        done = run_command("fit", *arguments)
+        assert done.returncode == 2
+        assert words in done.stderr
 
 
 @pytest.mark.long
 def test_the_formula_is_near_what_is_measured():
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, str(ARMS)], capture_output=True, text=True, check=True
-    )
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    rows = [json.loads(line) for line in run_python(MEASURED, ARMS).splitlines()]
     assert len(rows) == 3
     for kind, pooling, need, measured in rows:
         assert 0.4 * need < measured < 1.1 * need, (kind, pooling, need / 2**20, measured / 2**20)

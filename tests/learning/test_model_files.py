@@ -1,14 +1,12 @@
 """Model files: what is loaded predicts to the last bit, and what is damaged is refused."""
 
 import json
-import pickle
-import zipfile
 
 import numpy as np
 import pytest
 
 import influential_bandits as ib
-from influential_bandits.errors import InvalidInput, MissingFile
+from influential_bandits.errors import InvalidInput
 from influential_bandits.learning import model_files as module
 from influential_bandits.learning.loss_model import LossModel
 from influential_bandits.learning.models import DriftModel, InfluenceModel, StationaryModel
@@ -115,19 +113,6 @@ def test_names_of_any_script_are_kept(tmp_path):
 def test_the_file_is_plain_strict_json(saved):
     data = json.loads(saved.read_text(encoding="utf-8"), parse_constant=pytest.fail)
     assert data["format"] == "influential-bandits/model/1"
-    assert not zipfile.is_zipfile(saved)
-    with pytest.raises(Exception, match=r".*"):  # whatever pickle says of text
-        pickle.loads(saved.read_bytes())
-
-
-def test_nothing_is_pickled(fitted, tmp_path, monkeypatch):
-    def forbidden(*_, **__):
-        pytest.fail("pickled")
-
-    for name in ("dump", "dumps", "load", "loads"):
-        monkeypatch.setattr(pickle, name, forbidden)
-    fitted.save(tmp_path / "m.json")
-    LossModel.load(tmp_path / "m.json")
 
 
 # Saving that cannot be
@@ -140,32 +125,14 @@ def test_an_unfitted_model_is_refused(model, tmp_path, refused):
     assert not (tmp_path / "m.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("where", "error"),
-    [("nowhere/m.json", MissingFile), ("file/m.json", MissingFile), (".", InvalidInput)],
-)
-def test_a_path_that_cannot_be_written_is_refused(where, error, tmp_path, refused):
-    (tmp_path / "file").touch()
-    with refused(error, "cannot write", str(tmp_path / where)):
-        StationaryModel().fit(log_of()).save(tmp_path / where)
-
-
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 def test_a_model_of_no_numbers_is_refused(number, tmp_path, refused):
     model = StationaryModel().fit(log_of())
     model.standard_errors_[0, 0] = number
+    (tmp_path / "m.json").write_text("precious", encoding="utf-8")
     with refused(InvalidInput, "standard_errors"):
         model.save(tmp_path / "m.json")
-
-
-def test_a_refused_model_leaves_the_file_alone(tmp_path):
-    path = tmp_path / "m.json"
-    path.write_text("precious", encoding="utf-8")
-    model = StationaryModel().fit(log_of())
-    model.coefficients_[0, 0] = np.nan
-    with pytest.raises(ValueError, match=r".*"):
-        model.save(path)
-    assert path.read_text(encoding="utf-8") == "precious"
+    assert (tmp_path / "m.json").read_text(encoding="utf-8") == "precious"
 
 
 @pytest.mark.parametrize("settings", [{"shrinkage": np.int64(3)}, {"ridge": np.float32(2.0)}])
@@ -181,9 +148,6 @@ def test_parameters_may_be_numbers_of_numpy(settings, tmp_path):
 @pytest.mark.parametrize(
     ("content", "mention"),
     [
-        (b"", "not a JSON file"),
-        (b"{", "not a JSON file"),
-        (b"\xff\xfe\x00", "not a JSON file"),
         (b"\x80\x04K\x01.", "not a JSON file"),  # pickled
         (b"{}", "no checksum"),
         (b"[]", "no model file"),
@@ -203,33 +167,10 @@ def test_an_instance_file_is_no_model_file(tmp_path, refused):
         LossModel.load(tmp_path / "i.json")
 
 
-def test_a_missing_file_and_a_folder_are_refused(tmp_path, refused):
-    with pytest.raises(MissingFile, match=r"nowhere\.json"):
-        InfluenceModel.load(tmp_path / "nowhere.json")
-    with refused(InvalidInput, "cannot read", str(tmp_path)):
-        LossModel.load(tmp_path)
-
-
 def test_a_model_of_another_kind_is_refused(tmp_path, refused):
     DriftModel().fit(log_of()).save(tmp_path / "m.json")
     with refused(InvalidInput, "m.json", "'DriftModel'", "no InfluenceModel"):
         InfluenceModel.load(tmp_path / "m.json")
-
-
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
-def test_a_truncated_file_is_refused(share, saved, refused):
-    text = saved.read_bytes()
-    saved.write_bytes(text[: int(share * (len(text) - 2))])
-    with refused(InvalidInput, "not a JSON file"):
-        LossModel.load(saved)
-
-
-def test_a_file_without_its_checksum_is_refused(saved, refused):
-    data = json.loads(saved.read_text(encoding="utf-8"))
-    del data["checksum"]
-    saved.write_text(json.dumps(data), encoding="utf-8")
-    with refused(InvalidInput, "damaged", "checksum"):
-        LossModel.load(saved)
 
 
 def test_a_pooled_file_holds_what_differs_between_instances_alone(tmp_path):

@@ -209,23 +209,16 @@ def test_bad_requests_are_refused(log, refused):
     for last in (0.0, 1.0, -0.5):
         with refused(InvalidInput, "share between 0 and 1"):
             validate(log, models, last=last)
+    for last in (0, -1, "all", None):
+        with refused(InvalidInput, "last"):
+            validate(log, models, last=last).mse("stationary")
+    assert validate(log, models, last=np.int64(1)).events.max() == 1
     with refused(InvalidInput, "long enough"):
         validate(log, models, last=1000)
     with refused(InvalidInput, "'drift'", "stationary"):
         validate(log, models).mse("drift")
     with refused(InvalidInput, "candidate"):
         choose(log, [])
-
-
-@pytest.mark.parametrize("last", [0, -1, "all", None])
-def test_a_last_part_that_is_none_is_refused(last, log, refused):
-    with refused(InvalidInput, "last"):
-        validate(log, {"stationary": StationaryModel()}, last=last).mse("stationary")
-
-
-def test_numpy_numbers_are_numbers(log):
-    models = {"stationary": StationaryModel()}
-    assert validate(log, models, last=np.int64(1)).events.max() == 1
 
 
 @pytest.mark.parametrize("interaction", ["psd", "symmetric", "diagonal"])

@@ -122,18 +122,12 @@ def test_arms_that_lose_most_come_first():
     assert [curve.arm for curve in measure_showings(log, log, Fading(0.8)).arms][:2] == ["1", "3"]
 
 
-@pytest.mark.parametrize(
-    ("shape", "fading", "why"),
-    [
-        ((LEAST_INSTANCES - 1, 40, 2), Fading(0.8), "30 instances"),
-        ((60, 1, 2), Fading(0.8), "30 instances"),
-    ],
-)
-def test_too_little_data_gets_a_reason(shape, fading, why):
+@pytest.mark.parametrize("shape", [(LEAST_INSTANCES - 1, 40, 2), (60, 1, 2)])
+def test_too_little_data_gets_a_reason(shape):
     log = ib.data.synthetic_log(*shape, seed=0)
-    found = measure_showings(log, log, fading)
+    found = measure_showings(log, log, Fading(0.8))
     assert found.arms == ()
-    assert why in found.missing
+    assert "30 instances" in found.missing
 
 
 def test_what_cannot_be_told_is_left_empty():

@@ -3,8 +3,10 @@
 import io
 
 import msgspec
+import numpy as np
 import pyarrow.parquet as pq
 
+from influential_bandits.live.evidence import GroupTotals
 from influential_bandits.live.instances import find_instance, load_alone
 from influential_bandits.live.reading import describe_experiment, write_parquet
 from influential_bandits.live.replay import replay_experiment
@@ -153,3 +155,10 @@ class Driver:
 
 def make_settings(arms=("tea", "coffee", "milk"), policy="LCB", **rest):
     return Settings(arms=tuple(arms), policy=policy, **rest)
+
+
+def total_up(n, values):
+    """Totals of a group, from the number of each instance's losses and their sums."""
+    n, values = np.asarray(n), np.asarray(values, float)
+    sums = (values.sum(), values @ values, values @ n, float(n @ n))
+    return GroupTotals(int((n > 0).sum()), int(n.sum()), *map(float, sums))

@@ -14,6 +14,8 @@ from influential_bandits.live.store.opening import open_store
 from influential_bandits.live.writer import Writer
 
 VOID = {"br", "hr", "img", "input", "link", "meta", "circle", "line", "polyline", "rect", "path"}
+# Those of an experiment named shop, in which user 1 decides.
+PAGES = ("/", "/experiments/shop")
 
 
 class Server:
@@ -66,6 +68,10 @@ class Server:
         body = {"label": f"a {role}", "role": role, "experiment": experiment}
         return self.call("POST", "/keys", body)["key"]
 
+    def batch(self, calls):
+        answers = self.call("POST", "/batch", {"requests": calls})["answers"]
+        return [item["answer"] for item in answers]
+
     def play(self, experiment, instances, rounds=1, loss=0.5):
         """Let instances decide and tell their losses; return the decisions."""
         calls = [
@@ -73,9 +79,7 @@ class Server:
             for _ in range(rounds)
             for instance in instances
         ]
-        made = [
-            item["answer"] for item in self.call("POST", "/batch", {"requests": calls})["answers"]
-        ]
+        made = self.batch(calls)
         tell = loss if callable(loss) else lambda _: loss
         calls = [
             {
@@ -84,7 +88,7 @@ class Server:
             }
             for one in made
         ]
-        self.call("POST", "/batch", {"requests": calls})
+        self.batch(calls)
         return made
 
     def visit(self, key=None):

@@ -92,7 +92,9 @@ def test_names_are_kept_exactly(raw):
         ({"instance": ""}, {}, 422),
         ({"instance": "ann"}, {"key": "ib_wrong"}, 401),
         ({"instance": "ann"}, {"method": "PUT"}, 405),
+        (b"", {}, 422),
         (b'{"instance": "\xff"}', {}, 422),
+        (b'{"instance": "a", "instance": "b", "decision_id": 1e999}', {}, 422),
         (b"\xff\xfe", {}, 422),
         (b"[" * 100_000, {}, 422),
         (b'{"instance": ' + b"[" * 100_000, {}, 422),
@@ -258,11 +260,15 @@ def test_a_request_that_does_not_come_in_time_is_given_up(service, monkeypatch):
     head.send(b"POST /v1/experiments HTTP/1.1\r\nHost: ")
     request = body.request(DECIDE, {"instance": "ann"})
     body.send(request[:-3])
+    whole = Raw(service)
+    assert whole.ask(DECIDE, {"instance": "ann"})[0] == 200  # they hold up nobody
     assert silent.is_closed()
     assert head.answer()[0] == 408
     assert body.answer()[0] == 408
     for raw in (head, body):
         assert raw.is_closed()
+    for raw in (silent, whole):
+        raw.close()
     whole = Raw(service)
     for _ in range(3):  # who asks in time may stay
         assert whole.ask(DECIDE, {"instance": "ann"})[0] == 200

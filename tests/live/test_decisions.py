@@ -133,6 +133,7 @@ def test_only_eligible_arms_are_served(shop):
 
 
 def test_a_window_that_ends_counts_the_missing_loss(tmp_path):
+    assert make_settings().window_hours == 24 * 7, "a week by default"
     settings = make_settings(window_hours=1.0, missing_loss=2.0)
     with Driver(tmp_path / "shop.db", settings) as shop:
         shop.decide("ann", decision_id="one")

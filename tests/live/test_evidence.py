@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from live.driver import Driver, make_settings
+from live.driver import Driver, make_settings, total_up
 
 from influential_bandits.live.evidence import (
     GroupTotals,
@@ -27,14 +27,9 @@ def draw_shop(seed, effect=0.0):
 
 
 def totals(user, group, loss):
-    n = np.bincount(user, minlength=USERS)
-    total = np.bincount(user, loss, minlength=USERS)
-    both = {}
-    for name, members in (("policy", group), ("control", ~group)):
-        N, L = n[members & (n > 0)], total[members & (n > 0)]
-        sums = (L.sum(), (L * L).sum(), (L * N).sum(), float((N * N).sum()))
-        both[name] = GroupTotals(len(N), int(N.sum()), *map(float, sums))
-    return both
+    n, total = np.bincount(user, minlength=USERS), np.bincount(user, loss, minlength=USERS)
+    members = {"policy": group, "control": ~group}
+    return {name: total_up(n[mine], total[mine]) for name, mine in members.items()}
 
 
 def look_often(seed, effect=0.0):
@@ -119,11 +114,6 @@ def draw_strata(seed, shares, effect=0.0, users=2000, answers=(1.0, 1.0), kept=1
         feedback = [total_up(shown[group], heard[group].astype(float)) for group in groups]
         strata.append(Stratum(share, *losses, *feedback))
     return strata
-
-
-def total_up(n, values):
-    sums = (values.sum(), values @ values, values @ n, float(n @ n))
-    return GroupTotals(int((n > 0).sum()), int(n.sum()), *map(float, sums))
 
 
 def pool(strata):

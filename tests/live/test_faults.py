@@ -48,15 +48,11 @@ def test_kills_lose_and_double_nothing_in_sqlite(tmp_path):
     assert record.lost > 0
 
 
-def test_kills_lose_and_double_nothing_in_postgres(postgres, tmp_path):
-    verdict, record = faults.hammer(postgres.new_database(), tmp_path, faults.kills(5))
-    require_clean(verdict, record)
-
-
-def test_two_services_share_a_database_and_one_is_killed_at_a_time(postgres, tmp_path):
+@pytest.mark.parametrize("services", [1, 2])
+def test_kills_lose_and_double_nothing_in_postgres(postgres, tmp_path, services):
+    """Of two services that share a database, one is killed at a time."""
     store = postgres.new_database()
-    verdict, record = faults.hammer(store, tmp_path, faults.kills(5), services=2)
-    require_clean(verdict, record)
+    require_clean(*faults.hammer(store, tmp_path, faults.kills(5), services=services))
 
 
 def test_the_database_restarts_underneath(postgres, tmp_path):

@@ -1,6 +1,5 @@
 """The files of docs/how_to/operate.md, read by the programs that they are for, if there are any."""
 
-import os
 import re
 import shlex
 import shutil
@@ -14,7 +13,7 @@ from live.page_server import Server
 from typer.testing import CliRunner
 
 from benchmarks.live.processes import free_port
-from influential_bandits.cli import app, live
+from influential_bandits.cli import app
 
 TEXT = (Path(__file__).parents[2] / "docs" / "how_to" / "operate.md").read_text("utf-8")
 
@@ -128,11 +127,3 @@ def test_alerts_and_the_table_name_metrics_that_there_are(tmp_path):
     assert {name.removesuffix("_bucket") for name in named} <= known
     ours = {name for name in known if not name.endswith("_created")}
     assert ours <= named | {name.removesuffix("_bucket") for name in named}
-
-
-def test_every_option_may_come_from_the_environment():
-    command = next(c for c in live.app.registered_commands if c.callback.__name__ == "serve")
-    assert command.context_settings == {"auto_envvar_prefix": "INFLUENTIAL_BANDITS"}
-    assert "INFLUENTIAL_BANDITS_LOG_FORMAT" in TEXT
-    assert "INFLUENTIAL_BANDITS_FIRST_KEY" in TEXT
-    assert os.environ.get("INFLUENTIAL_BANDITS_CONFIG") is None

@@ -21,7 +21,6 @@ from influential_bandits.live import loading, replay
 from influential_bandits.live.keys import digest_key
 from influential_bandits.live.report import Report
 from influential_bandits.live.requests import Refused
-from influential_bandits.live.settings import Settings
 from influential_bandits.live.store.opening import open_store, open_to_read
 from influential_bandits.live.writer import BYTES_PER_EVENT
 
@@ -61,12 +60,8 @@ def test_a_replay_agrees_after_an_erasure_and_in_parts(tmp_path, monkeypatch):
 def test_a_replay_of_a_forged_store_ends(tmp_path):
     with Driver(tmp_path / "shop.db", make_settings()) as shop:
         shop.decide("ann")
-        shop.writer.ask(
-            "", lambda work, at: work._store.run("UPDATE experiments SET instances = 1")
-        )
-        shop.writer.ask(
-            "", lambda work, at: work._store.run(f"UPDATE experiments SET instances = {2**62}")
-        )
+        forged = f"UPDATE experiments SET instances = {2**62}"
+        shop.store(lambda work, at: work._store.run(forged))
         assert shop.audit().decisions == 1
 
 
@@ -86,42 +81,25 @@ def test_losses_are_given_up_though_the_clock_jumped_ahead_and_returned(tmp_path
             time.sleep(0.1)
 
 
-def test_a_decision_waits_for_a_week_by_default(tmp_path):
-    assert Settings(arms=("a",)).window_hours == 24 * 7
-    with Driver(tmp_path / "shop.db", make_settings()) as shop:
-        shop.decide("ann", decision_id="one")
-        shop.clock.now += 24 * 7 * 3600 - 10
-        shop.sweep()
-        assert shop.describe()["events"] == 2
-        shop.clock.now += 20
-        shop.sweep()
-        assert shop.describe()["events"] == 3
-
-
-def test_a_fleet_waits_for_no_more_losses_than_memory_is_for(tmp_path):
-    with Driver(tmp_path / "shop.db", make_settings(**SHARED), most_pending=10) as shop:
-        for n in range(40):
-            shop.decide(f"user {n % 3}", decision_id=str(n))
-        shop.sweep()
-        experiment = shop.writer._loaded["shop"]
-        assert experiment.shared.count_pending() == 10
-        with pytest.raises(Refused, match="has expired"):
-            shop.feed_back("0", 0.5)
-        shop.feed_back("39", 0.5)
-        assert shop.audit().differences == 0
-
-
-def test_an_instance_of_its_own_waits_for_no_more_losses_than_memory_is_for(tmp_path):
-    with Driver(tmp_path / "shop.db", make_settings(), most_pending_each=10) as shop:
-        for n in range(40):
-            shop.decide("ann", decision_id=str(n))
+@pytest.mark.parametrize(
+    ("settings", "most"),
+    [(SHARED, "most_pending"), ({}, "most_pending_each")],
+    ids=["fleet", "own"],
+)
+def test_no_more_losses_are_waited_for_than_memory_is_for(tmp_path, settings, most):
+    with Driver(tmp_path / "shop.db", make_settings(**settings), **{most: 10}) as shop:
         shop.decide("bob", decision_id="bob's")
+        for n in range(40):
+            shop.clock.now += 1.0
+            shop.decide("ann", decision_id=str(n))
         shop.sweep()
         experiment = shop.writer._loaded["shop"]
-        assert experiment.by_label["ann"].state.count_pending() == 10
-        with pytest.raises(Refused, match="has expired"):
-            shop.feed_back("29", 0.5)
-        for name in ("30", "39", "bob's"):
+        state = experiment.shared if settings else experiment.by_label["ann"].state
+        assert state.count_pending() == 10
+        for name in ("29", "bob's") if settings else ("29",):
+            with pytest.raises(Refused, match="has expired"):
+                shop.feed_back(name, 0.5)
+        for name in ("30", "39") if settings else ("30", "39", "bob's"):
             shop.feed_back(name, 0.5)
         assert shop.audit().differences == 0
 
@@ -263,8 +241,7 @@ def test_a_batch_is_served_in_order_also_right_after_a_start(server, monkeypatch
     monkeypatch.setattr(server.service, "read", read_slowly)
     path = "/experiments/shop/decisions"
     calls = [{"path": path, "body": {"instance": f"user {n}"}} for n in range(4)]
-    answers = server.call("POST", "/batch", {"requests": calls})["answers"]
-    numbers = [one["answer"]["number"] for one in answers]
+    numbers = [answer["number"] for answer in server.batch(calls)]
     assert numbers == sorted(numbers)
 
 
@@ -508,18 +485,29 @@ def test_keys_are_managed_without_one(tmp_path):
         assert isinstance(run("make", store, "x", *wrong).exception, InvalidInput)
 
 
-def test_a_first_key_may_be_chosen_beforehand(tmp_path, monkeypatch):
+@pytest.fixture
+def serve(tmp_path, monkeypatch):
+    """Start a service and stop it at once; return the digest of its only key, and what was said."""
     monkeypatch.setattr("uvicorn.run", lambda application, **_: application.close())
-    told, store = [], tmp_path / "shop.db"
+    told = []
+
+    def run(**options):
+        ib.live.serve(tmp_path / "shop.db", port=free_port(), tell=told.append, **options)
+        with open_store(tmp_path / "shop.db") as opened:
+            (row,) = opened.keys()
+        return row.digest, "".join(told)
+
+    return run
+
+
+def test_a_first_key_may_be_chosen_beforehand(serve, monkeypatch):
     monkeypatch.setenv("INFLUENTIAL_BANDITS_FIRST_KEY", "short")
     with pytest.raises(InvalidInput, match="32 characters"):
-        ib.live.serve(store, port=free_port(), tell=told.append)
+        serve()
     monkeypatch.setenv("INFLUENTIAL_BANDITS_FIRST_KEY", "k" * 40)
-    ib.live.serve(store, port=free_port(), tell=told.append)
-    with open_store(store) as opened:
-        (row,) = opened.keys()
-    assert row.digest == digest_key("k" * 40)
-    assert "k" * 40 not in "".join(told)
+    digest, told = serve()
+    assert digest == digest_key("k" * 40)
+    assert "k" * 40 not in told
 
 
 def read_metrics(text):
@@ -635,22 +623,19 @@ def test_settings_are_changed_in_the_form_in_which_they_were_given(server):
     assert ask(server, "PATCH", path, json={"explore": 0.1}).status_code == 422
 
 
-def test_the_first_key_is_written_to_a_file_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("uvicorn.run", lambda application, **_: application.close())
-    store, file, told = tmp_path / "shop.db", tmp_path / "key", []
+def test_the_first_key_is_written_to_a_file_once(serve, tmp_path):
+    file = tmp_path / "key"
     file.write_text("something else")
     with pytest.raises(InvalidInput, match="name a new file"):
-        ib.live.serve(store, port=free_port(), key_file=file, tell=told.append)
+        serve(key_file=file)
     file.unlink()
     for _ in range(2):  # at the second start there is a key
-        ib.live.serve(store, port=free_port(), key_file=file, tell=told.append)
+        digest, told = serve(key_file=file)
     key = file.read_text().strip()
     assert key.startswith("ib_")
-    assert key not in "".join(told)
+    assert key not in told
     assert file.stat().st_mode & 0o077 == 0
-    with open_store(store) as opened:
-        (row,) = opened.keys()
-    assert row.digest == digest_key(key)
+    assert digest == digest_key(key)
 
 
 @pytest.mark.parametrize("name", [".", ".."])

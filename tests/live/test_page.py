@@ -7,10 +7,11 @@ from itertools import pairwise
 
 import pytest
 import requests
-from live.page_server import Outline, Server, Visitor
+from live.driver import total_up
+from live.page_server import PAGES, Outline, Server, Visitor
 
 from influential_bandits.live import words
-from influential_bandits.live.evidence import GroupTotals, Stratum, compare_groups, judge
+from influential_bandits.live.evidence import Stratum, compare_groups, judge
 from influential_bandits.live.page.pictures import draw_interval, draw_spark, shade_matrix
 
 NASTY = (
@@ -84,9 +85,7 @@ def test_shadow_mode_says_how_often_the_policy_agrees(server, admin):
         }
         for n in range(60)
     ]
-    made = [
-        item["answer"] for item in server.call("POST", "/batch", {"requests": calls})["answers"]
-    ]
+    made = server.batch(calls)
     mine = [one for one in made if one["group"] == "policy"]
     agreed = sum(one["arm"] == one["proposed"] for one in mine)
     assert 0 < agreed < len(mine) < 60
@@ -102,40 +101,30 @@ def test_shadow_mode_says_how_often_the_policy_agrees(server, admin):
 
 def test_numbers_move_as_decisions_come(server, admin):
     server.create("moving")
-    assert (
-        figures(
-            admin.wait_for("/experiments/moving", lambda n: "Decisions" in n["parts"]["figures"])[
-                "parts"
-            ]["figures"]
-        )["Decisions"]
-        == "0"
-    )
-    made = server.call("POST", "/experiments/moving/decisions", {"instance": "ann"})
-    later = server.call(
-        "POST", "/experiments/moving/decisions", {"instance": "ann", "activate": "later"}
-    )
-    gone = server.call(
-        "POST", "/experiments/moving/decisions", {"instance": "ann", "activate": "later"}
-    )
-    news = admin.wait_for(
-        "/experiments/moving", lambda n: figures(n["parts"]["figures"])["Decisions"] == "3"
-    )
-    assert figures(news["parts"]["figures"])["Waiting for feedback"] == "1"
-    assert "<strong>2</strong> have not been shown yet" in news["parts"]["missing"]
-    decisions = "/experiments/moving/decisions"
-    server.call("POST", f"{decisions}/{made['decision_id']}/feedback", {"loss": 1.0})
-    server.call("POST", f"{decisions}/{gone['decision_id']}/cancel")
-    server.call("POST", f"{decisions}/{later['decision_id']}/activate")
-    server.call(
-        "POST", "/experiments/moving/exposures", {"instance": "ann", "arms": ["tea", "tea"]}
-    )
-    news = admin.wait_for(
-        "/experiments/moving", lambda n: figures(n["parts"]["figures"])["Feedback"] == "1"
-    )
-    assert figures(news["parts"]["figures"])["Waiting for feedback"] == "1"
-    assert "not been shown yet" not in news["parts"]["missing"]
-    assert "1 was cancelled" in news["parts"]["missing"]
-    assert "2 showings elsewhere" in news["parts"]["missing"]
+    path = "/experiments/moving"
+
+    def wait_for(name, value):
+        """The page's parts as soon as a figure is what it should be, and its figures."""
+        news = admin.wait_for(path, lambda n: figures(n["parts"]["figures"]).get(name) == value)
+        return news["parts"], figures(news["parts"]["figures"])
+
+    def decide(**more):
+        return server.call("POST", f"{path}/decisions", {"instance": "ann"} | more)["decision_id"]
+
+    wait_for("Decisions", "0")
+    made, later, gone = decide(), decide(activate="later"), decide(activate="later")
+    parts, shown = wait_for("Decisions", "3")
+    assert shown["Waiting for feedback"] == "1"
+    assert "<strong>2</strong> have not been shown yet" in parts["missing"]
+    server.call("POST", f"{path}/decisions/{made}/feedback", {"loss": 1.0})
+    server.call("POST", f"{path}/decisions/{gone}/cancel")
+    server.call("POST", f"{path}/decisions/{later}/activate")
+    server.call("POST", f"{path}/exposures", {"instance": "ann", "arms": ["tea", "tea"]})
+    parts, shown = wait_for("Feedback", "1")
+    assert shown["Waiting for feedback"] == "1"
+    assert "not been shown yet" not in parts["missing"]
+    assert "1 was cancelled" in parts["missing"]
+    assert "2 showings elsewhere" in parts["missing"]
 
 
 def test_own_state_says_that_there_is_no_common_interaction(server, admin):
@@ -227,14 +216,7 @@ def test_every_label_leads_to_what_is_known_of_it(server, admin, label):
 # Keyboard and screen reader.
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/",
-        "/login",
-        "/experiments/shop",
-    ],
-)
+@pytest.mark.parametrize("path", ["/login", *PAGES])
 def test_pages_are_made_for_screen_readers(server, admin, path):
     text = (Visitor(server.address) if path == "/login" else admin).get(path).text
     page = Outline(text)
@@ -268,11 +250,8 @@ def test_pages_are_made_for_screen_readers(server, admin, path):
 
 def totals(instances, mean, spread=0.1, each=10):
     """Totals of instances alternately above and below a mean."""
-    n = instances * each
     sums = [each * (mean + (spread if k % 2 else -spread)) for k in range(instances)]
-    return GroupTotals(
-        instances, n, sum(sums), sum(s * s for s in sums), each * sum(sums), float(n * each)
-    )
+    return total_up([each] * instances, sums)
 
 
 @pytest.mark.parametrize(
@@ -297,10 +276,8 @@ def test_verdicts_say_what_the_interval_says(policy, control, begins):
 
 def test_a_verdict_that_is_withheld_says_why():
     few, many = totals(100, 0.1), totals(300, 0.1)
-    evidence = judge([Stratum(0.5, few, many, few, many)])
-    told = words.describe_evidence(
-        asdict(evidence) | {"outcome": "loss"}, {"mode": "live", "control_share": 0.5}
-    )
+    evidence = asdict(judge([Stratum(0.5, few, many, few, many)])) | {"outcome": "loss"}
+    told = words.describe_evidence(evidence, {"mode": "live", "control_share": 0.5})
     assert told.startswith("No verdict: 100 instances of the policy and 300 of the control")
 
 

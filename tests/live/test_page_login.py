@@ -5,7 +5,7 @@ import time
 
 import pytest
 import requests
-from live.page_server import Outline, Server, Visitor
+from live.page_server import PAGES, Outline, Server, Visitor
 
 from influential_bandits.live.page import login
 
@@ -29,10 +29,7 @@ def admin(server):
 # Who may see what.
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/", "/experiments/shop", "/experiments/shop?span=all"],
-)
+@pytest.mark.parametrize("path", [*PAGES, "/experiments/shop?span=all"])
 def test_without_a_key_there_is_the_login_alone(server, path):
     stranger = Visitor(server.address)
     answer = stranger.get(path)
@@ -189,6 +186,7 @@ def test_the_page_only_shows(server, admin):
         ("POST", "/login"),
         ("POST", "/logout"),
     ]
+    assert admin.get("/static/no.js").status_code == 404
 
 
 def test_the_login_is_bounded(server):
@@ -202,22 +200,10 @@ def test_the_login_is_bounded(server):
 
 @pytest.mark.parametrize(
     "path",
-    [
-        "/",
-        "/login",
-        "/experiments/shop",
-        "/experiments/nothing",
-        "/no/page",
-        "/static/page.js",
-        "/static/no.js",
-        "/favicon.ico",
-    ],
+    [*PAGES, "/login", "/experiments/nothing", "/no/page", "/static/page.js", "/favicon.ico"],
 )
 def test_browsers_are_told_to_trust_nothing_else(server, admin, path):
     answer = admin.get(path, headers={"Accept": "text/html"}, allow_redirects=False)
-    if path == "/static/no.js":
-        assert answer.status_code == 404
-        return
     policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
@@ -228,7 +214,7 @@ def test_browsers_are_told_to_trust_nothing_else(server, admin, path):
 
 
 def test_no_page_has_scripts_or_styles_of_its_own(server, admin):
-    for path in ("/", "/experiments/shop"):
+    for path in PAGES:
         page = Outline(admin.get(path).text)
         for script in page.tags("script"):
             assert (
@@ -274,7 +260,7 @@ def test_a_session_of_one_experiment_sees_no_other(server):
 def test_below_a_path_that_a_proxy_takes_off_every_link_has_it(tmp_path):
     server = Server(tmp_path / "shop.db", root="/bandits")
     server.create("shop")
-    server.play("shop", ["ann"])
+    server.play("shop", ["user 1"])
     visitor = Visitor(server.address)
     asked = visitor.get("/experiments/shop", allow_redirects=False)
     assert asked.headers["location"] == "/bandits/login?next=%2Fexperiments%2Fshop"
@@ -283,7 +269,7 @@ def test_below_a_path_that_a_proxy_takes_off_every_link_has_it(tmp_path):
     assert answer.headers["location"] == "/bandits/experiments/shop"
     assert "path=/bandits" in answer.headers["set-cookie"].lower()
     cookie = answer.headers["set-cookie"].partition(";")[0]
-    for path in ("/login", "/", "/experiments/shop"):
+    for path in ("/login", *PAGES):
         headers = {} if path == "/login" else {"Cookie": cookie}
         text = requests.get(server.address + path, headers=headers, timeout=20).text
         links = re.findall(r'(?:href|src|action)="([^"]*)"', text)

@@ -6,10 +6,10 @@ from contextlib import suppress
 from itertools import pairwise
 
 import pytest
-from live.driver import Driver, make_settings
+from live.driver import Driver, make_settings, total_up
 
 from influential_bandits.errors import InvalidInput
-from influential_bandits.live.evidence import GroupTotals, Stratum, judge
+from influential_bandits.live.evidence import Stratum, judge
 from influential_bandits.live.report import Report
 from influential_bandits.live.requests import Refused
 
@@ -80,15 +80,7 @@ def judge_by_hand(events):
 
     def total(share, group, count, value):
         own = [s for (a, b, _), s in sums.items() if (a, b) == (share, group) and s[count]]
-        pairs = [(s[count], s[value]) for s in own]
-        return GroupTotals(
-            len(pairs),
-            sum(n for n, _ in pairs),
-            sum(x for _, x in pairs),
-            sum(x * x for _, x in pairs),
-            sum(x * n for n, x in pairs),
-            float(sum(n * n for n, _ in pairs)),
-        )
+        return total_up([s[count] for s in own], [s[value] for s in own])
 
     groups = ("policy", "control")
     return judge(

@@ -15,16 +15,6 @@ NAMES = {"columns": ["user", "movie", "rating", "time"]}
 ROLES = {"instance": "user", "arm": "movie", "rating": "rating", "best": 5}
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write_text(text, name="log.csv"):
-        path = tmp_path / name
-        path.write_bytes(text.encode() if isinstance(text, str) else text)
-        return path
-
-    return write_text
-
-
 @pytest.mark.parametrize("separator", [None, ";"])
 @pytest.mark.parametrize("end", ["\n", "\r\n", ""])
 def test_a_file_without_a_header_is_read_as_it_is(write, separator, end):

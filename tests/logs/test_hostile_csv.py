@@ -24,16 +24,6 @@ HEADER = "instance,arm,time,loss\n"
 NAMES = ["instance", "arm", "time", "loss"]
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(content, name="log.csv"):
-        path = tmp_path / name
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return path
-
-    return write
-
-
 # --- mutations: whatever becomes of a file, each of its rows is taken, dropped or refused -------
 
 PLAIN = HEADER + "".join(f"u{n % 3},a{n % 2},{n},{n / 4}\n" for n in range(12))
@@ -191,14 +181,6 @@ def test_bytes_of_zero_in_the_header_lose_no_row(write):
 
 
 # --- ends of lines -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("end", ["\r", "\n", "\r\n"])
-@pytest.mark.parametrize("last", [True, False])
-def test_lines_may_end_in_any_way(end, last, write):
-    text = f"{HEADER}ann,a,1,1\nbob,a,2,2".replace("\n", end) + end * last
-    log = read_log(write(text), loss="loss")
-    assert log.instances == ("ann", "bob")
 
 
 def test_a_lone_carriage_return_ends_a_line(write):

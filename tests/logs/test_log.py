@@ -185,11 +185,6 @@ def assert_same(one, other):
     assert histories(one) == histories(other)
 
 
-def test_a_frame_of_another_library_is_refused(refused):
-    with refused(InvalidInput, "pandas, polars, pyarrow", "'dplyr'"):
-        EventLog(["b"], ["y"], [1]).to_frame("dplyr")
-
-
 def test_items_of_several_arms():
     log = EventLog(["a", "a"], ["Alien", "Ghost"], [1, 2], membership=Membership(FILMS))
     assert log.item.tolist() == [0, 2]

@@ -2,10 +2,7 @@
 
 import gc
 import json
-import os
 import pickle
-import subprocess
-import sys
 import uuid
 import warnings
 from dataclasses import replace
@@ -19,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from python_process import run_python
 from returned_memory import ALLOWED, LARGE, RETURNED, SMALL
 
 from influential_bandits.errors import InvalidInput, InvalidLog
@@ -448,14 +446,7 @@ def test_memory_does_not_grow_with_the_log(tmp_path):
             pq.write_table(pa.table(columns), path, row_group_size=50_000)
     memory = {}
     for events in (SMALL, SMALL, LARGE):  # the first may compile, which takes 60 MB
-        done = subprocess.run(
-            [sys.executable, "-c", MEASURED, tmp_path / str(events)],
-            env=os.environ | RETURNED,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        counted, parts, memory[events] = json.loads(done.stdout)
+        told = json.loads(run_python(MEASURED, tmp_path / str(events), **RETURNED))
+        counted, parts, memory[events] = told
         assert (counted, parts) == (events, events // 50_000)
     assert memory[LARGE] - memory[SMALL] < ALLOWED, memory

@@ -2,9 +2,6 @@
 
 import gc
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +12,7 @@ import pyarrow.csv
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from python_process import run_python
 from returned_memory import ALLOWED, LARGE, RETURNED, SMALL
 
 from influential_bandits.errors import InvalidInput, InvalidLog, MissingFile
@@ -208,14 +206,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         pa.csv.write_csv(pa.table(columns), tmp_path / f"{events}.csv")
     memory = {}
     for events in (SMALL, SMALL, LARGE):  # the first may compile, which takes 60 MB
-        done = subprocess.run(
-            [sys.executable, "-c", MEASURED, tmp_path / f"{events}.csv"],
-            env=os.environ | RETURNED,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        counted, memory[events] = json.loads(done.stdout)
+        told = json.loads(run_python(MEASURED, tmp_path / f"{events}.csv", **RETURNED))
+        counted, memory[events] = told
         assert counted == events
     assert memory[LARGE] - memory[SMALL] < ALLOWED, memory

@@ -30,26 +30,6 @@ def counts(unit):
     return [int(second * 4) * UNITS[unit] // 4 for second in SECONDS]
 
 
-def as_mapping(columns, home):
-    return columns
-
-
-def as_numpy(columns, home):
-    return {name: np.array(values) for name, values in columns.items()}
-
-
-def as_pandas(columns, home):
-    return pd.DataFrame(columns)
-
-
-def as_polars(columns, home):
-    return pl.DataFrame(columns)
-
-
-def as_floats(columns, home):
-    return pd.DataFrame(columns).astype({"ts": float})
-
-
 def as_csv(columns, home):
     pd.DataFrame(columns).to_csv(home / "log.csv", index=False)
     return home / "log.csv"
@@ -60,13 +40,21 @@ def as_parquet(columns, home):
     return home / "log.parquet"
 
 
-ROUTES = (as_mapping, as_numpy, as_pandas, as_polars, as_floats, as_csv, as_parquet)
+ROUTES = {
+    "mapping": lambda columns, _: columns,
+    "numpy": lambda columns, _: {name: np.array(values) for name, values in columns.items()},
+    "pandas": lambda columns, _: pd.DataFrame(columns),
+    "polars": lambda columns, _: pl.DataFrame(columns),
+    "floats": lambda columns, _: pd.DataFrame(columns).astype({"ts": float}),
+    "CSV": as_csv,
+    "Parquet": as_parquet,
+}
 
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("route", ROUTES)
 def test_units_are_known_by_the_range_of_numbers(route, unit, tmp_path):
-    source = route(BASE | {"ts": counts(unit)}, tmp_path)
+    source = ROUTES[route](BASE | {"ts": counts(unit)}, tmp_path)
     log = read_log(source)
     assert log.time.tolist() == SECONDS
     assert log.dated
@@ -74,7 +62,7 @@ def test_units_are_known_by_the_range_of_numbers(route, unit, tmp_path):
     with stream_log(source) as stream:
         assert [part.time.tolist() for part in stream] == [SECONDS]
         assert stream.about["times"] == log.about["times"]
-    if route is as_parquet:
+    if route == "Parquet":
         for sizes in (ChunkSizes(), ChunkSizes(largest_partition=1, partition=1)):
             with open_partitions(tmp_path, sizes=sizes) as parts:
                 assert [part.time.tolist() for part in parts] == [SECONDS]
@@ -114,9 +102,9 @@ def test_numbers_that_are_no_dates_count_from_a_start_of_their_own(values, more,
         ("%d %b %Y %H:%M %z", ["01 May 2024 20:30 +0200"] * 3),
     ],
 )
-@pytest.mark.parametrize("route", [as_mapping, as_csv, as_pandas])
+@pytest.mark.parametrize("route", ["mapping", "CSV", "pandas"])
 def test_dates_in_another_way_of_writing(form, stamps, route, tmp_path):
-    log = read_log(route(BASE | {"ts": stamps}, tmp_path), time_format=form)
+    log = read_log(ROUTES[route](BASE | {"ts": stamps}, tmp_path), time_format=form)
     wanted = []
     for stamp in stamps:
         moment = dt.datetime.strptime(str(stamp), form)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import random
 import resource
 import shutil
 import signal
@@ -88,9 +89,23 @@ def be_a_pickle_of_something_else(entry):
     return b"cos\nabort\n(tR."
 
 
-def test_damaged_entries_are_compiled_again_with_one_warning(copied):
+def cut(entry):
+    return entry[: len(entry) // 2]
+
+
+def garble(entry):
+    return random.Random(len(entry)).randbytes(len(entry))
+
+
+def be_a_text(entry):
+    return b"none\n"
+
+
+@pytest.mark.parametrize(
+    "damages", [[empty, flip_a_bit, be_a_pickle_of_something_else], [cut, garble, be_a_text]]
+)
+def test_damaged_entries_are_compiled_again_with_one_warning(copied, damages):
     entries, environment, number = copied
-    damages = [empty, flip_a_bit, be_a_pickle_of_something_else]
     assert len(entries) >= len(damages)
     for n, entry in enumerate(entries):
         entry.write_bytes(damages[n % len(damages)](entry.read_bytes()))
@@ -98,6 +113,16 @@ def test_damaged_entries_are_compiled_again_with_one_warning(copied):
     assert (told["number"], told["found"], len(told["warnings"])) == (number, 0, 1)
     assert "is damaged" in told["warnings"][0]
     assert draw(**environment) == {"number": number, "found": 1, "warnings": []}
+
+
+def test_folders_in_the_place_of_entries_cost_one_warning(copied):
+    entries, environment, number = copied
+    for entry in entries:
+        entry.unlink()
+        entry.mkdir()
+    told = draw(**environment)
+    assert (told["number"], told["found"]) == (number, 0)
+    assert len(told["warnings"]) <= 1
 
 
 def test_what_cannot_be_rebuilt_is_compiled_again(copied):

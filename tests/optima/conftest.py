@@ -8,34 +8,11 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from rational import rational, solved
 
 import influential_bandits as ib
 
 UNIT = Fraction(1, 2**53)  # the largest relative error of one rounding
-
-
-def solved(rows, columns):
-    """Solve a linear system over the rationals by elimination; None if it is singular."""
-    n = len(rows)
-    table = [
-        [Fraction(value) for value in (*row, *column)]
-        for row, column in zip(rows, columns, strict=True)
-    ]
-    for k in range(n):
-        pivot = next((i for i in range(k, n) if table[i][k]), None)
-        if pivot is None:
-            return None
-        table[k], table[pivot] = table[pivot], table[k]
-        table[k] = [value / table[k][k] for value in table[k]]
-        for i in range(n):
-            if i != k and table[i][k]:
-                factor = table[i][k]
-                table[i] = [a - factor * b for a, b in zip(table[i], table[k], strict=True)]
-    return [row[n:] for row in table]
-
-
-def rational(numbers):
-    return [Fraction(number) for number in np.asarray(numbers, float).tolist()]
 
 
 class RationalProblem:

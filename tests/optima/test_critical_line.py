@@ -1,14 +1,14 @@
 """The parts of the path: bordered inverses, solutions of thirty digits, supports from events."""
 
-import sys
 from fractions import Fraction
 
 import forked
 import numpy as np
 import pytest
-import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from python_process import run_python
+from strategies import KINDS, interaction
 
 import influential_bandits as ib
 from influential_bandits.optima.critical_line import (
@@ -33,19 +33,13 @@ def bordered(matrix, support):
 @given(
     arms=st.integers(1, 8),
     seed=st.integers(0, 2**32 - 1),
-    kind=st.sampled_from(["dense", "low-rank", "sparse"]),
+    kind=st.sampled_from(KINDS),
 )
 def test_arms_that_enter_and_leave_keep_the_inverse(arms, seed, kind):
     random = np.random.default_rng(seed)
     factors = random.normal(size=(arms, arms)) + 2 * np.eye(arms)
-    matrix = factors @ factors.T
-    matrix = (matrix + matrix.T) / 2
-    interaction = {
-        "dense": ib.DenseInteraction,
-        "low-rank": lambda _: ib.LowRankInteraction(factors),
-        "sparse": lambda m: ib.SparseInteraction(scipy.sparse.csr_array(m)),
-    }[kind](matrix)
-    world = ib.Instance(interaction, np.zeros(arms)).world
+    matrix = interaction(factors, "dense").to_dense()
+    world = ib.Instance(interaction(factors, kind), np.zeros(arms)).world
     inverse = np.zeros((arms + 1, arms + 1))
     support = np.empty(arms, np.int64)
     size = 0
@@ -80,18 +74,12 @@ def test_a_dependent_arm_is_turned_away_and_changes_nothing():
     assert support.tolist() == [0, 1, 2, -1]
 
 
-@pytest.mark.parametrize("kind", ["dense", "low-rank", "sparse"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_support_is_solved_to_thirty_digits(rational_problem, kind):
     for seed in range(6):
         random = np.random.default_rng(seed)
         factors = random.integers(-9, 10, (4, 4)) / 8 + np.eye(4)
-        matrix = factors @ factors.T
-        interaction = {
-            "dense": matrix,
-            "low-rank": ib.LowRankInteraction(factors),
-            "sparse": ib.SparseInteraction(scipy.sparse.csr_array(matrix)),
-        }[kind]
-        instance = ib.Instance(interaction, random.normal(size=4))
+        instance = ib.Instance(interaction(factors, kind), random.normal(size=4))
         lines = dict(rational_problem(instance).lines())
         for support in [(2,), (0, 3), (1, 2, 3), (0, 1, 2, 3)]:
             p, q, _, _, sound = solve_support(
@@ -118,8 +106,7 @@ world = ib.Instance(np.ones((60, 60)), np.zeros(60)).world
 for size in range(2, 60):
     assert not solve_support(world, np.zeros(60), np.arange(size))[-1]
 """
-    done = forked.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr or f"killed by signal {-done.returncode}"
+    run_python(program, start=forked.run)
 
 
 def test_events_are_replayed_into_supports():

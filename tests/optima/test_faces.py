@@ -110,20 +110,18 @@ def test_sixteen_arms_are_refused_and_told_what_can_be_had():
     assert best.loss <= fifteen.total_loss(10 * random).min()
 
 
-def test_a_point_that_is_no_minimum_is_not_returned(monkeypatch):
-    instance = ib.Instance([[0.0, 2.0], [2.0, 0.0]], [1.0, 0.0], definite=False)
-    # Gradients that differ in use; a multiplier that is none; a sum that is not T.
-    for *point, multiplier in ((5.0, 5.0, 10.5), (10.0, 0.0, 20.0), (9.0, 0.0, 1.0)):
-        found = np.array([0, 1]), np.array([[number, 0.0] for number in (*point, multiplier)])
-        monkeypatch.setattr(path_module, "best_face", lambda *_, found=found: found)
-        with pytest.raises(ib.errors.NotCertified, match="no optimum could be proved for T = 10"):
-            optimum(instance, 10)
-
-
-def test_a_corner_from_which_a_step_would_help_is_not_returned(monkeypatch):
-    # At (10, 0) the gradient is (1, 1 − 5): arm 1 is cheaper, so this is no minimum.
-    instance = ib.Instance([[0.0, -0.5], [-0.5, 0.0]], [1.0, 1.0], definite=False)
-    corner = np.array([0]), np.array([[10.0, 0.0], [1.0, 0.0]])
-    monkeypatch.setattr(path_module, "best_face", lambda *_: corner)
+@pytest.mark.parametrize(
+    ("entry", "losses", "point"),
+    [
+        (2.0, [1.0, 0.0], [5.0, 5.0, 10.5]),  # gradients that differ in use
+        (2.0, [1.0, 0.0], [10.0, 0.0, 20.0]),  # a multiplier that is none
+        (2.0, [1.0, 0.0], [9.0, 0.0, 1.0]),  # a sum that is not T
+        (-0.5, [1.0, 1.0], [10.0, 1.0]),  # at (10, 0) the gradient is (1, 1 − 5): arm 1 is cheaper
+    ],
+)
+def test_a_point_that_is_no_minimum_is_not_returned(entry, losses, point, monkeypatch):
+    instance = ib.Instance([[0.0, entry], [entry, 0.0]], losses, definite=False)
+    face = np.arange(len(point) - 1), np.array([[number, 0.0] for number in point])
+    monkeypatch.setattr(path_module, "best_face", lambda *_: face)
     with pytest.raises(ib.errors.NotCertified, match="no optimum could be proved for T = 10"):
         optimum(instance, 10)

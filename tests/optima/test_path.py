@@ -1,7 +1,6 @@
 """x*(T) for every T: right, certified, continuous, and for every kind of interaction."""
 
 import math
-import sys
 from fractions import Fraction
 from itertools import pairwise
 
@@ -11,6 +10,8 @@ import pytest
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from python_process import run_python
+from strategies import KINDS, interaction
 
 import influential_bandits as ib
 from influential_bandits.optima import path as path_module
@@ -180,6 +181,10 @@ def _laplacian(n):
     return 2 * np.eye(n) - step - step.T
 
 
+DEGENERATE = ("singular", "tied", "duplicated", "badly scaled", "ill-conditioned")
+DEGENERATE += ("laplacian", "hilbert")
+
+
 def _random_problem(kind, n):
     random = np.random.default_rng(n)
     factors = random.normal(size=(n, n))
@@ -205,19 +210,7 @@ def _random_problem(kind, n):
 
 @pytest.mark.long
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 50, 200])
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "generic",
-        "singular",
-        "tied",
-        "duplicated",
-        "badly scaled",
-        "ill-conditioned",
-        "laplacian",
-        "hilbert",
-    ],
-)
+@pytest.mark.parametrize("kind", ["generic", *DEGENERATE])
 def test_degenerate_and_ill_conditioned_problems_are_optimal(kind, n):
     instance = ib.Instance(*_random_problem(kind, n))
     for horizon in (1, 100, 10**6, 10**9):
@@ -346,14 +339,10 @@ def test_dense_low_rank_and_sparse_interactions_have_the_same_optimum(rational_p
         random = np.random.default_rng(seed)
         n, rank = int(random.integers(1, 6)), int(random.integers(1, 6))
         factors = random.integers(-2, 3, (n, rank)).astype(float)
-        matrix, losses = factors @ factors.T, random.normal(size=n)
-        exact, x, _ = rational_problem(ib.Instance(matrix, losses)).optimum(horizon)
-        for interaction in (
-            matrix,
-            ib.LowRankInteraction(factors),
-            ib.SparseInteraction(scipy.sparse.csr_array(matrix)),
-        ):
-            instance = ib.Instance(interaction, losses)
+        losses = random.normal(size=n)
+        exact, x, _ = rational_problem(ib.Instance(factors @ factors.T, losses)).optimum(horizon)
+        for kind in KINDS:
+            instance = ib.Instance(interaction(factors, kind), losses)
             problem = rational_problem(instance)
             found = problem.loss(optimum(instance, horizon).counts)
             assert abs(found - exact) <= 1e-15 * problem.magnitude(x)
@@ -425,14 +414,9 @@ def test_the_optimum_refuses_horizons_that_are_no_whole_number_of_rounds(horizon
 
 def test_fading_memory_is_refused_because_the_order_matters():
     fading = ib.Instance(np.eye(2), [1, 1], memory=0.9)
-    with pytest.raises(
-        ib.errors.NotApplicable, match=r"the optimal path needs memory = 1.* memory = 0\.9"
-    ):
-        optimal_path(fading)
-    with pytest.raises(
-        ib.errors.NotApplicable, match=r"the optimum needs memory = 1.* memory = 0\.9"
-    ):
-        optimum(fading, 10)
+    for ask, what in ((optimal_path, "optimal path"), (lambda i: optimum(i, 10), "optimum")):
+        with pytest.raises(ib.errors.NotApplicable, match=rf"the {what} needs memory = 1.* 0\.9"):
+            ask(fading)
 
 
 def test_the_path_of_an_indefinite_interaction_is_refused_and_says_what_to_ask_instead():
@@ -494,14 +478,7 @@ def test_arms_described_by_the_same_few_labels_have_an_optimum(arms, seeds):
 
     In a process of its own: a failure here has ended the process.
     """
-    done = forked.run(
-        [sys.executable, "-c", TIED, str(arms), str(seeds)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr or f"killed by signal {-done.returncode}"
-    assert not done.stdout.strip(), done.stdout
+    assert run_python(TIED, arms, seeds, start=forked.run).strip() == ""
 
 
 @pytest.mark.parametrize("error", [1e-6, -1e-6, 1.0])
@@ -539,17 +516,6 @@ def test_equations_that_could_not_be_solved_are_not_used(monkeypatch):
     )
     with pytest.raises(ib.errors.NotCertified, match="too ill-conditioned to solve"):
         optimum(ib.random_instance(3, 0), 1000)
-
-
-def test_the_public_optimum_is_a_function_whatever_was_used_before():
-    """The package has a module of that name, which imports must not put in its place."""
-    program = (
-        "import influential_bandits as ib; instance = ib.counterexample(); "
-        "ib.optimal_path(instance); ib.regret(instance, [3, 4]); "
-        "print(ib.optimum(instance, 100).loss)"
-    )
-    done = forked.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "5049.875", done.stderr
 
 
 def separable_optimum(own, initial, horizon):

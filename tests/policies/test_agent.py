@@ -124,16 +124,10 @@ def test_losses_are_expected_by_what_a_policy_says_of_them_or_not_at_all():
 @pytest.mark.parametrize(
     "policy", [ib.FrankWolfeOracle(), ib.OptimalOracle(), ib.EachArmOnceOracle()], ids=repr
 )
-@pytest.mark.parametrize("horizon", [0, -1, 1.5, True])
-def test_an_oracle_is_told_a_horizon_of_at_least_one(policy, horizon):
-    with pytest.raises(ib.errors.InvalidInput, match="horizon"):
-        ib.Agent(policy, 2, instance=ib.counterexample(), horizon=horizon)
-
-
-@pytest.mark.parametrize(
-    "policy", [ib.FrankWolfeOracle(), ib.OptimalOracle(), ib.EachArmOnceOracle()], ids=repr
-)
-def test_an_oracle_is_told_an_instance_with_its_number_of_arms(policy):
+def test_an_oracle_is_told_a_horizon_and_an_instance_with_its_number_of_arms(policy):
+    for horizon in (0, -1, 1.5, True):
+        with pytest.raises(ib.errors.InvalidInput, match="horizon"):
+            ib.Agent(policy, 2, instance=ib.counterexample(), horizon=horizon)
     # With fewer arms in the instance than in the agent it would read beyond the instance's end.
     with pytest.raises(ib.errors.InvalidInput, match="arms"):
         ib.Agent(policy, 2, instance=ib.random_instance(n_arms=3, seed=0), horizon=10)
@@ -291,6 +285,8 @@ def test_the_repr_says_who_plays_and_how_far_it_is():
     agent.pull()
     expected = "Agent(LCB(), 2 arms, 1 retired, 1 round played, 1 loss to come)"
     assert repr(agent) == expected
+    named = ib.Agent(ib.LCB(), list("abcde"))
+    assert repr(named) == "Agent(LCB(), 5 arms (a, b, c, d, …), 0 rounds played)"
 
 
 # Limits
@@ -334,14 +330,11 @@ def test_arms_may_have_names():
     assert agent.add_arm("water") == 3
     assert agent.add_arm() == 4
     assert agent.arm_names == ("tea", "coffee", "milk", "water", "4")
-
-
-def test_arms_without_names_are_called_by_their_numbers():
-    agent = ib.Agent(ib.LCB(), 2)
-    assert agent.pull().name == "0"
-    assert agent.add_arm("tea") == 2
-    assert agent.arm_names == ("0", "1", "tea")
-    assert agent.pull("tea").arm == 2
+    numbered = ib.Agent(ib.LCB(), 2)
+    assert numbered.pull().name == "0"
+    assert numbered.add_arm("tea") == 2
+    assert numbered.arm_names == ("0", "1", "tea")
+    assert numbered.pull("tea").arm == 2
 
 
 @pytest.mark.parametrize(
@@ -367,11 +360,6 @@ def test_an_unknown_name_is_refused_and_changes_nothing(eligible):
             refused()
     assert everything(agent) == before
     assert agent.arm_names == ("tea", "coffee")
-
-
-def test_names_are_in_the_repr():
-    agent = ib.Agent(ib.LCB(), list("abcde"))
-    assert repr(agent) == "Agent(LCB(), 5 arms (a, b, c, d, …), 0 rounds played)"
 
 
 # Losses that never come

@@ -111,21 +111,15 @@ def test_the_bound_of_theorem_2_6_is_never_exceeded():
 
 
 @pytest.mark.parametrize("arms", [1, 2, 3, 5, 40])
-def test_the_short_opening_pulls_each_arm_twice_in_a_row(arms):
-    run = ib.simulate(
-        eighths(arms, seed=1), ib.InfluentialLCB("estimate"), 2 * arms, record="choices"
-    )
-    assert run.choices[0, 0].tolist() == [arm for arm in range(arms) for _ in range(2)]
-
-
-@pytest.mark.parametrize("arms", [1, 2, 3, 5, 40])
-def test_the_opening_of_the_paper_pulls_each_pair_of_arms_in_turn(arms):
-    policy = ib.InfluentialLCB("estimate", opening="paper")
-    run = ib.simulate(eighths(arms, seed=1), policy, arms * (arms + 1), record="choices")
-    expected = [arm for j in range(arms) for k in range(j, arms) for arm in (k, j)]
-    assert run.choices[0, 0].tolist() == expected
+def test_openings_pull_each_arm_twice_in_a_row_or_each_pair_of_arms_in_turn(arms):
+    twice = [arm for arm in range(arms) for _ in range(2)]
+    paper = [arm for j in range(arms) for k in range(j, arms) for arm in (k, j)]
+    for opening, expected in (("pairs", twice), ("paper", paper)):
+        policy = ib.InfluentialLCB("estimate", opening=opening)
+        run = ib.simulate(eighths(arms, seed=1), policy, len(expected), record="choices")
+        assert run.choices[0, 0].tolist() == expected
     if arms == 3:
-        assert expected == [0, 0, 1, 0, 2, 0, 1, 1, 2, 1, 2, 2]
+        assert paper == [0, 0, 1, 0, 2, 0, 1, 1, 2, 1, 2, 2]
 
 
 @pytest.mark.parametrize("opening", ["pairs", "paper"])
@@ -213,22 +207,22 @@ def test_losses_that_come_late_but_in_order_give_the_same_estimate(opening):
 
 
 @pytest.mark.parametrize(
-    "scale", [0, 0.0, -1.0, math.nan, math.inf, True, "1", "Estimate", None, [1.0]]
+    ("name", "values", "message"),
+    [
+        (
+            "influence_bound",
+            [0, 0.0, -1.0, math.nan, math.inf, True, "1", "Estimate", None, [1.0]],
+            'influence_bound must be a positive number or "estimate"',
+        ),
+        (
+            "opening",
+            ["", "Pairs", "triples", 1, None, ["pairs"]],
+            'opening must be "pairs" or "paper"',
+        ),
+        ("noise_bound", [-0.5, math.nan, math.inf, "1", None], "noise_bound must"),
+    ],
 )
-def test_a_scale_that_is_not_positive_is_refused(scale):
-    with pytest.raises(
-        ib.errors.InvalidInput, match='influence_bound must be a positive number or "estimate"'
-    ):
-        ib.InfluentialLCB(scale)
-
-
-@pytest.mark.parametrize("opening", ["", "Pairs", "triples", 1, None, ["pairs"]])
-def test_an_unknown_opening_is_refused(opening):
-    with pytest.raises(ib.errors.InvalidInput, match='opening must be "pairs" or "paper"'):
-        ib.InfluentialLCB("estimate", opening=opening)
-
-
-@pytest.mark.parametrize("bound", [-0.5, math.nan, math.inf, "1", None])
-def test_a_bad_noise_bound_is_refused(bound):
-    with pytest.raises(ib.errors.InvalidInput, match="noise_bound must"):
-        ib.InfluentialLCB("estimate", noise_bound=bound)
+def test_bad_settings_are_refused(name, values, message):
+    for value in values:
+        with pytest.raises(ib.errors.InvalidInput, match=message):
+            ib.InfluentialLCB(**{"influence_bound": "estimate", name: value})

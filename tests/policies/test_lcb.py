@@ -39,16 +39,14 @@ def sixteenths(arms, seed):
     return matrix, draw.integers(-32, 33, arms) / 16
 
 
-@pytest.mark.parametrize("arms", [1, 2, 3, 5, 8])
-def test_every_choice_is_that_of_the_rule_as_printed(arms):
-    matrix, initial_loss = sixteenths(arms, seed=arms)
-    run = ib.simulate(ib.Instance(matrix, initial_loss), ib.LCB(), 600, record="choices")
-    assert run.choices[0, 0].tolist() == reference_lcb(matrix, initial_loss, 600)
-
-
-def test_every_choice_on_the_counterexample_is_that_of_the_rule_as_printed():
-    run = ib.simulate(ib.counterexample(), ib.LCB(), 3000, record="choices")
-    assert run.choices[0, 0].tolist() == reference_lcb([[1, 1], [1, 2]], [1, 1], 3000)
+@pytest.mark.parametrize(
+    ("world", "rounds"),
+    [(([[1, 1], [1, 2]], [1, 1]), 3000), *((sixteenths(n, n), 600) for n in (1, 2, 3, 5, 8))],
+    ids=["counterexample", 1, 2, 3, 5, 8],
+)
+def test_every_choice_is_that_of_the_rule_as_printed(world, rounds):
+    run = ib.simulate(ib.Instance(*world), ib.LCB(), rounds, record="choices")
+    assert run.choices[0, 0].tolist() == reference_lcb(*world, rounds)
 
 
 def test_the_counts_on_the_counterexample_are_the_known_ones():

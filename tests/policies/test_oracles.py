@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-import scipy.sparse
+from strategies import KINDS, interaction
 
 import influential_bandits as ib
 
@@ -13,12 +13,7 @@ def integer_instance(arms, seed, memory=1.0, kind="dense"):
     """Whole losses: no sum is rounded, and ties are frequent."""
     draw = np.random.default_rng(seed)
     factors = draw.integers(-1, 2, (arms, 2)).astype(float)
-    matrix = {
-        "dense": lambda: ib.DenseInteraction(factors @ factors.T),
-        "low rank": lambda: ib.LowRankInteraction(factors),
-        "sparse": lambda: ib.SparseInteraction(scipy.sparse.csr_array(factors @ factors.T)),
-    }[kind]()
-    return ib.Instance(matrix, draw.integers(-3, 4, arms), memory=memory)
+    return ib.Instance(interaction(factors, kind), draw.integers(-3, 4, arms), memory=memory)
 
 
 def compositions(total, arms, least=0):
@@ -33,7 +28,7 @@ def compositions(total, arms, least=0):
 
 
 @pytest.mark.parametrize("memory", [1.0, 0.5])
-@pytest.mark.parametrize("kind", ["dense", "low rank", "sparse"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("arms", [1, 2, 7])
 def test_frank_wolfe_pulls_the_arm_with_the_smallest_true_loss(arms, kind, memory):
     for seed in range(3):
@@ -97,14 +92,9 @@ def test_an_oracle_goes_on_beyond_its_horizon():
 
 
 @pytest.mark.parametrize("policy", [ib.OptimalOracle(), ib.EachArmOnceOracle()], ids=repr)
-def test_planning_by_counts_says_that_it_needs_lasting_influence(policy):
-    instance = ib.Instance([[1, 1], [1, 2]], [1, 1], memory=0.9)
-    with pytest.raises(ib.errors.NotApplicable, match="memory = 1"):
-        ib.simulate(instance, policy, 10)
-
-
-@pytest.mark.parametrize("policy", [ib.OptimalOracle(), ib.EachArmOnceOracle()], ids=repr)
-def test_planning_by_counts_says_that_it_needs_a_definite_interaction(policy):
-    instance = ib.Instance([[0, 1], [1, 0]], [1, 1], definite=False)
-    with pytest.raises(ib.errors.NotApplicable, match="positive semi-definite"):
-        ib.simulate(instance, policy, 10)
+def test_planning_by_counts_needs_lasting_influence_and_a_definite_interaction(policy):
+    fading = ib.Instance([[1, 1], [1, 2]], [1, 1], memory=0.9)
+    indefinite = ib.Instance([[0, 1], [1, 0]], [1, 1], definite=False)
+    for instance, need in ((fading, "memory = 1"), (indefinite, "positive semi-definite")):
+        with pytest.raises(ib.errors.NotApplicable, match=need):
+            ib.simulate(instance, policy, 10)

@@ -30,30 +30,17 @@ class Trusting(ib.Policy):
         s.next[0] = (s.next[0] + 1) % c.n_arms
 
 
-def out_of_range():
-    data = ib.Agent(Trusting(), 3).to_json()
+def test_indices_of_an_agent_from_data_or_a_file_without_a_checksum_are_checked(tmp_path):
+    data, path = ib.Agent(Trusting(), 3).to_json(), tmp_path / "agent.json"
+    assert ib.Agent.from_json(data, Trusting()).pull().arm == 0
     data["state"]["next"] = [str(10**9)]
-    return data
-
-
-def assert_indices_are_checked(agent):
-    for hook, arm in (("select", None), ("pulled", 0)):
-        with pytest.raises(
-            ib.errors.InvalidPolicy, match=rf"Trusting failed in {hook}, round 1 .*bounds"
-        ):
-            agent.pull(arm)
-    assert agent.round == 0
-
-
-def test_indices_of_an_agent_from_data_are_checked():
-    assert ib.Agent.from_json(ib.Agent(Trusting(), 3).to_json(), Trusting()).pull().arm == 0
-    assert_indices_are_checked(ib.Agent.from_json(out_of_range(), Trusting()))
-
-
-def test_indices_of_an_agent_from_a_file_without_a_checksum_are_checked(tmp_path):
-    path = tmp_path / "agent.json"
-    path.write_text(json.dumps(out_of_range()))
-    assert_indices_are_checked(ib.Agent.load(path, Trusting()))
+    path.write_text(json.dumps(data))
+    for agent in (ib.Agent.from_json(data, Trusting()), ib.Agent.load(path, Trusting())):
+        for hook, arm in (("select", None), ("pulled", 0)):
+            message = rf"Trusting failed in {hook}, round 1 .*bounds"
+            with pytest.raises(ib.errors.InvalidPolicy, match=message):
+                agent.pull(arm)
+        assert agent.round == 0
 
 
 def test_a_file_with_its_checksum_plays_the_code_of_new_agents(tmp_path):

@@ -2,13 +2,13 @@
 
 import json
 import math
-import sys
 from dataclasses import dataclass
 
 import forked
 import numpy as np
 import pytest
-import scipy.sparse
+from python_process import run_python
+from strategies import KINDS, interaction
 
 import influential_bandits as ib
 from influential_bandits.errors import InvalidInput, InvalidPolicy
@@ -145,20 +145,13 @@ def test_a_run_without_record_keeps_no_choices_and_the_same_counts():
     assert np.array_equal(bare.counts, recorded.counts)
 
 
-@pytest.mark.parametrize("kind", ["dense", "low rank", "sparse"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("memory", [0.9, 0.3])
 def test_with_fading_influence_the_expected_loss_is_the_sum_along_the_arms(kind, memory):
     """In plain Python: deviation ← γ·deviation + A[arm]."""
-    factors = np.random.default_rng(1).normal(size=(4, 2))
-    matrix = factors @ factors.T
-    matrix = np.tril(matrix) + np.tril(matrix, -1).T
-    interaction = {
-        "dense": ib.DenseInteraction(matrix),
-        "low rank": ib.LowRankInteraction(factors),
-        "sparse": ib.SparseInteraction(scipy.sparse.csr_array(matrix), vouched=True),
-    }[kind]
-    initial_loss = [0.5, -1.0, 0.25, 0.0]
-    instance = ib.Instance(interaction, initial_loss, memory=memory)
+    made = interaction(np.random.default_rng(1).normal(size=(4, 2)), kind)
+    matrix, initial_loss = made.to_dense(), [0.5, -1.0, 0.25, 0.0]
+    instance = ib.Instance(made, initial_loss, memory=memory)
     run = ib.simulate(instance, ib.InfluentialLCB(), 300, NOISE, range(2), record="choices")
     for s in range(2):
         deviation, losses = np.zeros(4), []
@@ -342,9 +335,7 @@ print(json.dumps(report))
 @pytest.fixture(scope="module")
 def compilations():
     """Compilations and new versions of the loop that other calls need after a first one."""
-    done = forked.run([sys.executable, "-c", COUNT], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(run_python(COUNT, start=forked.run))
 
 
 def test_a_second_call_compiles_nothing(compilations):

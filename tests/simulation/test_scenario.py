@@ -381,17 +381,11 @@ def test_arms_cannot_arrive_for_who_knows_them_all():
 
 
 def test_a_policy_that_ignores_the_offer_is_named():
-    scenario = ib.Scenario(retirements={0: 5})
-    with pytest.raises(
-        ib.errors.InvalidPolicy, match=r"Newcomer chose arm 0 in round 5 .* on offer"
-    ):
-        ib.simulate(
-            ib.counterexample(),
-            Newcomer(waits=True),
-            50,
-            scenario=ib.Scenario(100, retirements={0: 5}),
-        )
-    ib.simulate(ib.counterexample(), Newcomer(waits=True), 50, scenario=scenario)
+    game = (ib.counterexample(), Newcomer(waits=True), 50)
+    message = r"Newcomer chose arm 0 in round 5 .* on offer"
+    with pytest.raises(ib.errors.InvalidPolicy, match=message):
+        ib.simulate(*game, scenario=ib.Scenario(100, retirements={0: 5}))
+    ib.simulate(*game, scenario=ib.Scenario(retirements={0: 5}))
 
 
 def test_other_scenarios_compile_nothing_new():

@@ -73,11 +73,6 @@ def test_the_regret_is_the_loss_beyond_that_of_the_optimum(run):
             assert run.regret()[i, :, n] == pytest.approx(excess, rel=1e-6, abs=1e-6)
 
 
-def test_an_unknown_benchmark_is_refused(run):
-    with pytest.raises(ib.errors.InvalidInput, match="against must be"):
-        run.regret("optimum")
-
-
 def test_regret_says_that_it_needs_lasting_influence(fading):
     with pytest.raises(ib.errors.NotApplicable, match="memory = 1"):
         fading.regret()
@@ -125,10 +120,6 @@ def test_a_frame_may_have_the_counts_of_all_arms(library):
     assert columns["pulls_green"] == run.counts[0, 0, :, 1].tolist()
 
 
-def test_a_frame_by_default_is_of_pandas(run):
-    assert isinstance(run.to_frame(), pd.DataFrame)
-
-
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 def test_the_regret_of_a_frame_is_missing_where_it_is_not_defined(fading, library):
     columns = as_columns(fading.to_frame(library), library)
@@ -154,19 +145,6 @@ def test_columns_keep_the_regrets_that_are_proved(monkeypatch):
     some = run.to_columns()["regret"]
     assert np.isnan(some[1::2]).all()
     assert np.array_equal(some[:4:2], whole["regret"][:4:2])
-
-
-def test_columns_have_no_regret_where_arms_were_not_on_offer():
-    run = ib.simulate(ib.counterexample(), ib.LCB(), 20, scenario=ib.Scenario(eligible=0.5))
-    assert np.isnan(run.to_columns()["regret"]).all()
-
-
-@pytest.mark.parametrize("library", ["numpy", "", None, 1])
-def test_a_frame_of_another_library_is_refused(run, library):
-    with pytest.raises(
-        ib.errors.InvalidInput, match="library must be one of pandas, polars, pyarrow"
-    ):
-        run.to_frame(library)
 
 
 def test_a_plot_shows_the_mean_regret_and_its_interval_on_log_scales(run):
@@ -324,13 +302,6 @@ def test_each_record_is_kept_alone_too():
 def test_an_unknown_record_is_refused(record, refused):
     with refused(InvalidInput, "record", "losses"):
         ib.simulate(ib.counterexample(), ib.LCB(), 30, record=record)
-
-
-def test_a_plot_is_labelled_by_what_is_not_usual():
-    run = ib.simulate(ib.counterexample(), ib.InfluentialLCB(influence_bound=2.0), 30)
-    assert [line.get_label() for line in run.plot().lines] == [
-        "InfluentialLCB(influence_bound=2.0)"
-    ]
 
 
 # Memory

@@ -3,20 +3,18 @@
 import dataclasses
 import html
 import json
-import os
 import re
 import sys
 from pathlib import Path
 
-import forked
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from command_line import run_command
 from matplotlib import pyplot as plt
-from report_files import check_figures, check_pictures, check_report
+from report_files import check_figures, check_pictures, check_report, stamps
 
 import influential_bandits as ib
-from influential_bandits.cli import main
 from influential_bandits.errors import InvalidInput
 from influential_bandits.policies.registry import policy_from_text
 from influential_bandits.simulation import trajectory
@@ -38,7 +36,6 @@ from influential_bandits.studies.compare.results import Estimates
 from influential_bandits.studies.compare.standings import compute_standings
 from influential_bandits.summaries.resampling import draw_resamples
 
-COMMAND = (sys.executable, "-m", "influential_bandits.cli")
 POLICIES = ["LCB", "InfluentialLCB", "Uniform", "FrankWolfeOracle", "EachArmOnceOracle"]
 HORIZONS = [30, 100, 1000, 2000]
 KEYS = ["family", "policy", "horizon", "mean_regret", "low", "high"]
@@ -52,11 +49,6 @@ def play(out, policies=POLICIES, families=("random-3", "fading-0.9"), horizons=H
 def played(tmp_path_factory):
     out = tmp_path_factory.mktemp("arena") / "deep" / "results"
     return out, play(out)
-
-
-def stamps(folder):
-    """When each piece was written, and with what."""
-    return {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in folder.rglob("*.parquet")}
 
 
 def pieces_of(out):
@@ -750,36 +742,18 @@ def test_what_is_left_of_a_comparison_comes_with_the_error(monkeypatch):
 
 @pytest.mark.long
 def test_the_command_compares(tmp_path):
-    def run(*arguments):
-        return forked.run(
-            [*COMMAND, *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            env=os.environ | {"PYTHONIOENCODING": "utf-8"},
-            check=False,
-        )
-
-    options = (
-        "--families",
-        "random-3,prop-2.2",
-        "--horizons",
-        "30,1e2",
-        "--instances",
-        2,
-        "--seeds",
-        3,
-    )
+    options = ("--families", "random-3,prop-2.2", "--horizons", "30,1e2")
+    options += ("--instances", 2, "--seeds", 3)
     policies = ("--policies", "LCB,InfluentialLCB(influence_bound=2.0, opening='pairs')")
     out = tmp_path / "out"
-    done = run("compare", *policies, *options, "--out", out, "--jobs", 1)
+    done = run_command("compare", *policies, *options, "--out", out, "--jobs", 1)
     assert (done.returncode, done.stderr) == (0, "")
     assert "| InfluentialLCB(influence_bound=2.0) |" in done.stdout
     assert str(out / "report.html") in done.stdout
     assert {row["horizon"] for row in json.loads((out / "summary.json").read_text())} == {30, 100}
-    again = run("compare", *policies, *options, "--out", out)
+    again = run_command("compare", *policies, *options, "--out", out)
     assert again.stdout == done.stdout
-    listed = run("families")
+    listed = run_command("families")
     assert [line.split()[0] for line in listed.stdout.splitlines()] == list(describe_families())
 
 
@@ -807,16 +781,12 @@ def test_the_command_compares(tmp_path):
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else None,
 )
-def test_bad_input_gets_one_sentence(options, parts, tmp_path, monkeypatch, capsys):
+def test_bad_input_gets_one_sentence(options, parts, tmp_path, monkeypatch):
     monkeypatch.delenv("MOVIELENS_DATA", raising=False)
     where = [] if "--out" in options else ["--out", tmp_path / "out"]
-    given = ["influential-bandits", "compare", *options, *where]
-    monkeypatch.setattr(sys, "argv", [str(part) for part in given])
-    with pytest.raises(SystemExit) as end:
-        main()
-    told = capsys.readouterr()
-    (line,) = told.err.splitlines()
-    assert (end.value.code, told.out) == (2, "")
+    done = run_command("compare", *options, *where)
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (2, "")
     assert line.startswith("error: ")
     assert all(part in line for part in parts), line
     assert not (tmp_path / "out").exists()

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from cluster_processes import Cluster, environment, until
 from command_line import run_command
+from report_files import bits
 
 import influential_bandits as ib
 from influential_bandits.studies.compare.compare import compare
@@ -63,13 +64,6 @@ def finished(out):
     }
 
 
-def bits(path):
-    """The columns of a file, bit by bit: no NaN equals another."""
-    table = pq.read_table(path)
-    columns = {name: table[name].to_numpy() for name in table.column_names}
-    return {n: c.tolist() if c.dtype == object else c.tobytes() for n, c in columns.items()}
-
-
 def same_bits(out, here):
     for name in ("figure-1b/data.parquet", *(f"figure-1b/pieces/{n}" for n in finished(here))):
         assert bits(out / name) == bits(here / name), name
@@ -108,6 +102,8 @@ def test_a_scheduler_that_goes_away_keeps_what_is_finished_and_the_same_command_
 def test_more_seeds_than_memory_holds_are_refused_by_every_command(seeds, tmp_path, refused):
     with refused(ib.errors.InvalidInput, f"{seeds:,} runs", "GB"):
         compare(["LCB"], ["random-3"], [100], out=tmp_path / "out", n_instances=seeds)
+    with refused(ib.errors.InvalidInput, f"{seeds:,} random instances", "GB"):
+        reproduce(choose_studies(["figure-1b"]), tmp_path / "out", "tiny", seeds=seeds)
     assert not list(tmp_path.iterdir())
 
 

@@ -32,10 +32,6 @@ def drawn(noise, rounds, seed=0):
     return np.array([environment.pull(0) for _ in range(rounds)])
 
 
-def test_no_noise_is_none():
-    assert not drawn(ib.NoNoise(), 10).any()
-
-
 def test_uniform_noise_is_uniform_between_its_bounds_and_never_outside():
     values = drawn(ib.UniformNoise(2.5), ROUNDS)
     assert (np.abs(values) < 2.5).all()

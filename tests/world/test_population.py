@@ -134,6 +134,7 @@ def test_repr_says_what_is_unusual():
         "Population(3 arms, max|A| = 0.5, spread 0.1 of A, stay = 7 (geometric), 3 at a time, "
         "returning = 0.25, delay = 4 (geometric), memory = 0.9)"
     )
+    assert "half-life = 3 hours" in repr(population(half_life=3.0, rounds_per_hour=6.0))
 
 
 # Users

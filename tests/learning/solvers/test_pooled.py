@@ -10,7 +10,7 @@ from dense_learning import (
     matrix_of,
     objective,
 )
-from planted_truth import INDEFINITE, LOSSES, LOW, TRUTH, planted
+from planted_truth import INDEFINITE, LOSSES, LOW, TRUTH, at_least, inside, planted
 
 from influential_bandits import EventLog, InfluenceModel, LocalExecution, StationaryModel
 from influential_bandits.data import synthetic_log
@@ -124,15 +124,6 @@ def test_the_stationary_pool_is_generalised_least_squares():
     mean = np.linalg.solve(information, right)
     own = [prior @ Z.T @ np.linalg.solve(V, y - Z @ mean) for Z, V, y in blocks]
     np.testing.assert_allclose(model.initial_losses_, mean + np.array(own), rtol=0, atol=1e-7)
-
-
-def inside(interval, truth):
-    return (interval[0] <= truth) & (truth <= interval[1])
-
-
-def at_least(trials, share=0.95):
-    """The share of hits that a right method falls short of with probability 1e-3."""
-    return scipy.stats.binom.ppf(1e-3, trials, share) / trials
 
 
 def pooled_hits(replications, instances, events, **settings):

@@ -7,7 +7,6 @@ log depend on each other). Where intervals are known to be short, the measured s
 
 import numpy as np
 import pytest
-import scipy.stats
 from dense_learning import (
     certified_minimum,
     design,
@@ -15,7 +14,7 @@ from dense_learning import (
     objective,
     penalised,
 )
-from planted_truth import INDEFINITE, LOW, TRUTH, planted
+from planted_truth import INDEFINITE, LOW, TRUTH, at_least, inside, planted
 
 from influential_bandits import EventLog, InfluenceModel
 
@@ -123,15 +122,6 @@ def test_an_entry_that_no_loss_can_tell_from_an_initial_loss_is_undetermined():
     # All events of b come after two of a: l1_b + 2·A_ab is all that shows.
     log = EventLog(["u"] * 12, ["a", "a"] + ["b"] * 10, np.random.default_rng(0).normal(size=12))
     assert not InfluenceModel("symmetric", ridge=0, shrinkage=0).fit(log).determined_
-
-
-def inside(interval, truth):
-    return (interval[0] <= truth) & (truth <= interval[1])
-
-
-def at_least(trials, share=0.95):
-    """The share of hits that a right method falls short of with probability 1e-3."""
-    return scipy.stats.binom.ppf(1e-3, trials, share) / trials
 
 
 RANK_ONE = np.outer([0.5, 0.4, 0.3], [0.5, 0.4, 0.3])

@@ -21,6 +21,7 @@ from event_logs import (
 )
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from rational import rational, solved
 
 from influential_bandits.learning.statistics.design import SYMMETRIC, Design, event_columns
 from influential_bandits.learning.statistics.pooled_sums import (
@@ -49,23 +50,8 @@ effects = st.builds(
 )
 
 
-def solved(matrix, right):
-    """Solve a linear system over the rationals by elimination."""
-    n = len(matrix)
-    table = [[*row, *extra] for row, extra in zip(matrix, right, strict=True)]
-    for k in range(n):
-        pivot = next(i for i in range(k, n) if table[i][k])
-        table[k], table[pivot] = table[pivot], table[k]
-        table[k] = [x / table[k][k] for x in table[k]]
-        for i in range(n):
-            if i != k and table[i][k]:
-                factor = table[i][k]
-                table[i] = [x - factor * y for x, y in zip(table[i], table[k], strict=True)]
-    return [row[n:] for row in table]
-
-
-def rational(matrix):
-    return [[Fraction(x) for x in row] for row in np.asarray(matrix).tolist()]
+def rational_rows(matrix):
+    return [rational(row) for row in matrix]
 
 
 def identity(n):
@@ -442,8 +428,8 @@ def test_instance_effects_are_best_predictions(log, variances, seed):
         if len(w) == 0:
             assert (ours[u] == 0.0).all()
             continue
-        W = np.array(rational(w), object)
-        r = np.array(rational(residual[part, None]), object)
+        W = np.array(rational_rows(w), object)
+        r = np.array(rational_rows(residual[part, None]), object)
         marginal = np.array(identity(len(w)), object) + W @ V @ W.T
         expected = (V @ W.T @ np.array(solved(marginal.tolist(), r.tolist()), object))[:, 0]
         norm, lost = condition(precision(w.T @ w, variances), variances)

@@ -126,14 +126,6 @@ def test_what_a_fleet_must_be_told(refused):
         told.pull("ann")
 
 
-def test_a_population_with_times_is_itself_when_it_is_read(tmp_path):
-    people = make_population()
-    people.save(tmp_path / "people.json")
-    assert ib.Population.load(tmp_path / "people.json") == people
-    assert people != make_population(open_hours=9.0)
-    assert "half-life = 3 hours" in repr(people)
-
-
 def test_a_fleet_that_knows_that_a_night_is_long_loses_less_than_one_that_forgets_nothing():
     """Paired over 200 users, more than three standard errors; both fleets meet the same noise.
 

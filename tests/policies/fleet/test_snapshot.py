@@ -45,29 +45,6 @@ def test_a_restored_fleet_goes_on_as_the_first(policy, arms):
         assert np.array_equal(fleet.estimate().interaction, copy.estimate().interaction)
 
 
-def test_arms_that_came_later_are_there():
-    fleet = ib.Fleet(arms=["a", "b", "c"])
-    play([fleet], 30, 1)
-    fleet.add_arm("d")
-    play([fleet], 30, 2)
-    copy = ib.Fleet(arms=["a", "b", "c"])
-    copy.add_arm("d")
-    unpack_fleet(pack_fleet(fleet), pack_users(fleet, fleet.users).items(), copy)
-    play([fleet, copy], 30, 3)
-
-
-def test_users_who_were_forgotten_are_not_there():
-    fleet = ib.Fleet(arms=3)
-    play([fleet], 30, 1)
-    for user in USERS[2:4]:
-        fleet.forget(user)
-    copy = restore(fleet, 3)
-    assert sorted(copy.users) == sorted(fleet.users)
-    assert USERS[2] not in copy
-    play([fleet, copy], 30, 2)
-    assert sorted(restore(copy, 3).users) == sorted(fleet.users)
-
-
 def test_what_does_not_fit_is_refused():
     fleet = ib.Fleet(arms=3)
     play([fleet], 30, 1)

@@ -113,20 +113,6 @@ def test_more_arms_than_pairs_are_kept_for_can_come():
     assert agent.n_arms == 25
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"memory": 0.0}, "memory must be a number above 0 and at most 1"),
-        ({"memory": "short"}, "memory must be a number above 0"),
-        ({"horizon": 0}, "horizon"),
-        ({"half_life": -1.0}, "half_life"),
-    ],
-)
-def test_settings_are_checked(settings, words):
-    with pytest.raises(ib.errors.InvalidInput, match=words):
-        ib.Foresight(**settings)
-
-
 @pytest.mark.long
 def test_regret_grows_with_the_rounds_up_to_a_million():
     """Sums of squares of counts then have 17 digits; one more would let regret explode."""

@@ -108,20 +108,21 @@ def test_what_is_no_prior_is_refused(refused, change, mentions):
         ib.LossPrior(**ONE | change)
 
 
-def test_an_interaction_of_another_size_is_refused(refused):
-    with refused(ib.errors.InvalidInput, "2 × 2", "(1, 1)"):
-        ib.LossPrior.around([[1.0]], [1.0, 2.0], sd=1.0, sigma=1.0)
-
-
-@pytest.mark.parametrize("sd", [-1.0, np.nan, np.inf, "wide", None])
-def test_a_width_that_is_none_is_refused(refused, sd):
-    with refused(ib.errors.InvalidInput, "sd", repr(sd)):
-        ib.LossPrior.around([[1.0]], [1.0], sd=sd, sigma=1.0)
-
-
-def test_an_interaction_that_is_not_symmetric_is_refused(refused):
-    with refused(ib.errors.InvalidInput, "not symmetric", "|A[0,1] − A[1,0]| = 8.9"):
-        ib.LossPrior.around([[0.5, 9.0], [0.1, 0.3]], [1.0, 2.0], sd=0.1, sigma=1.0)
+@pytest.mark.parametrize(
+    ("change", "mentions"),
+    [
+        *(({"sd": sd}, ("sd", repr(sd))) for sd in (-1.0, np.nan, np.inf, "wide", None)),
+        ({"initial_loss": [1.0]}, ("1 × 1", "(2, 2)")),
+        (
+            {"interaction": [[0.5, 9.0], [0.1, 0.3]]},
+            ("not symmetric", "|A[0,1] − A[1,0]| = 8.9"),
+        ),
+    ],
+)
+def test_what_nothing_is_around_is_refused(refused, change, mentions):
+    settings = {"interaction": np.eye(2), "initial_loss": [1.0, 2.0], "sd": 0.1, "sigma": 1.0}
+    with refused(ib.errors.InvalidInput, *mentions):
+        ib.LossPrior.around(**settings | change)
 
 
 def test_rounding_does_not_make_a_covariance_asymmetric():

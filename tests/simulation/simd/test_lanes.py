@@ -1,13 +1,13 @@
 """Runs in lanes and runs in the general loop are the same to the last bit; who is played where."""
 
 import json
-import sys
 from dataclasses import dataclass
 
 import forked
 import numpy as np
 import pytest
 import scipy.sparse
+from python_process import run_python
 
 import influential_bandits as ib
 from influential_bandits.numerics.portable import normal_quantile
@@ -337,9 +337,5 @@ print(json.dumps([len(recorder.buffer), len(kernels.advance_lanes.signatures)]))
 
 @pytest.mark.long
 def test_a_second_process_compiles_nothing_and_noises_share_their_code():
-    for _ in range(2):
-        done = forked.run(
-            [sys.executable, "-c", COUNT], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [0, 2]
+    _, second = (json.loads(run_python(COUNT, start=forked.run)) for _ in range(2))
+    assert second == [0, 2]

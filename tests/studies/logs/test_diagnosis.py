@@ -7,17 +7,15 @@ with the stated probability.
 import dataclasses
 import json
 import re
-import sys
 from pathlib import Path
 
-import forked
 import jsonschema
 import numpy as np
 import pytest
+from command_line import run_command
 from report_files import check_pictures, check_report
 
 import influential_bandits as ib
-from influential_bandits.cli import main
 from influential_bandits.learning import frequency_caps
 from influential_bandits.learning.influence_test_result import ScoreTest
 from influential_bandits.learning.loss_model import LossModel
@@ -92,22 +90,10 @@ def found_null(null, tmp_path_factory):
 
 
 @pytest.fixture
-def command(capsys, monkeypatch, tmp_path):
+def command(monkeypatch, tmp_path):
     """Run a command in a folder of its own: exit status, output, errors."""
     monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["influential-bandits", *map(str, arguments)])
-        capsys.readouterr()
-        status = 0
-        try:
-            main()
-        except SystemExit as end:
-            status = end.code or 0
-        out, err = capsys.readouterr()
-        return status, out, err
-
-    return run
+    return run_command
 
 
 @pytest.fixture
@@ -553,17 +539,6 @@ def bad(strong, tmp_path):
     return tmp_path / "log.csv"
 
 
-@pytest.mark.parametrize("name", ["diagnose", "fit"])
-def test_bad_rows_are_refused_with_their_lines(name, bad, refusal):
-    line = refusal(name, bad.name)
-    assert "2 bad rows" in line
-    assert "line 4" in line
-    assert "line 8" in line
-    assert "'abc'" in line
-    assert "--drop-bad-rows" in line
-    assert sorted(path.name for path in bad.parent.iterdir()) == ["log.csv"]
-
-
 def test_bad_rows_can_be_dropped_and_are_counted(bad, command):
     status, _, err = command("fit", bad.name, "--drop-bad-rows", "--memory", 0.8, "--ridge", 1)
     assert status == 0
@@ -631,32 +606,6 @@ def test_fit_refuses_what_it_cannot_do(options, mentions, refusal, log_file, tmp
     line = refusal("fit", log_file, *options)
     assert all(mention in line for mention in mentions), line
     assert not (tmp_path / "model.json").exists()
-
-
-@pytest.mark.parametrize("name", ["diagnose", "fit"])
-@pytest.mark.parametrize(
-    ("content", "mention"),
-    [
-        (None, "no file"),
-        (b"", "empty"),
-        (b"user,ad,loss\n", "no "),
-        (b"\x00\x01\x02\xff" * 20, "log.csv"),
-        (b"\x1f\x8b broken", "log.csv"),
-        (b"PAR1 broken", "log.csv"),
-    ],
-    ids=["missing", "empty", "header only", "binary", "broken gzip", "broken Parquet"],
-)
-def test_a_file_that_is_no_log_gets_one_sentence(name, content, mention, refusal, tmp_path):
-    if content is not None:
-        (tmp_path / "log.csv").write_bytes(content)
-    assert mention in refusal(name, "log.csv")
-
-
-def test_half_life_without_a_clock_is_refused(refusal, strong, tmp_path):
-    rows = [(u, arm, loss) for u, _, arm, loss in rows_of(strong)]
-    write(tmp_path / "log.csv", rows, ("user", "ad", "loss"))
-    for name in ("diagnose", "fit"):
-        assert "time" in refusal(name, "log.csv", "--half-life-days", 3)
 
 
 @pytest.mark.long
@@ -734,24 +683,6 @@ def test_plan_refuses_no_time_between_rounds(days, fit_once, refusal):
     assert "days" in refusal("plan", model, "--log", "log.csv", f"--days-between-rounds={days}")
 
 
-@pytest.mark.parametrize(
-    ("content", "mention"),
-    [(None, "No such file"), ("user,ad\n", "not a JSON file"), ("{}", "no checksum")],
-    ids=["missing", "a log", "of another kind"],
-)
-def test_a_file_that_is_no_model_gets_one_sentence(content, mention, refusal, tmp_path):
-    if content is not None:
-        (tmp_path / "m.json").write_text(content)
-    assert mention in refusal("plan", "m.json", "--log", "log.csv")
-
-
-@pytest.mark.parametrize("about", [None, {"command": 1}], ids=str)
-def test_a_damaged_model_file_gets_one_sentence(about, model_file, refusal, tmp_path):
-    data = json.loads((tmp_path / model_file).read_text(encoding="utf-8"))
-    (tmp_path / model_file).write_text(json.dumps(data | {"about": about}))
-    refusal("plan", model_file, "--log", "log.csv")
-
-
 def test_a_plan_reads_the_log_as_the_fit_did(model_file, strong, tmp_path, command):
     """Columns, options and what was adjusted for are in the model's file."""
     model = ib.InfluenceModel.load(tmp_path / model_file)
@@ -810,17 +741,3 @@ def test_diagnose_refuses_what_it_cannot_do(options, mentions, refusal, log_file
 def test_movielens_refuses_what_it_cannot_study(options, mentions, refusal):
     line = refusal("movielens", *options)
     assert all(mention in line for mention in mentions), line
-
-
-def test_a_real_process_ends_with_status_2_and_one_sentence(tmp_path):
-    done = forked.run(
-        [sys.executable, "-m", "influential_bandits.cli", "fit", "nowhere.csv"],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        cwd=tmp_path,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr == "error: there is no file or folder nowhere.csv\n"
