@@ -491,7 +491,7 @@ def test_usual_names_are_found_and_told(command, strong, tmp_path):
     for told in ("instance = user", "time = timestamp", "arm = ad", "loss = loss"):
         assert told in err
     assert "psd interaction of 3 arms, half of it is gone after 3.1 events" in out
-    assert out.rstrip().endswith("(next: influential-bandits plan model.json --horizon 100)")
+    assert out.rstrip().endswith("(next: influential-bandits plan model.json --log log.csv)")
 
 
 def test_a_command_hands_every_option_of_reading_on(refusal, monkeypatch):
