@@ -191,7 +191,7 @@ class _Shop:
         self.position = np.zeros(users, np.int64)
         self.interest = np.zeros((users, arms))
         self.shelf = np.zeros((users, arms, ITEMS), np.int64)
-        self.shown = np.zeros((users, arms), np.int64)  # in this session
+        self.shown = np.zeros((users, arms), np.int64)  # since a user came last
         self.faded = np.zeros((users, arms))
         self.clicks = np.zeros((users, arms))
         self.met = np.zeros((users, arms))

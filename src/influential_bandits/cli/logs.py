@@ -110,9 +110,9 @@ def _choose_model(
 ) -> ChosenModel:
     """Return what options say of the model."""
     choosable = {"fading": _name_fading(memory, half_life_days), "ridge": ridge}
-    given = {name: value for name, value in choosable.items() if value is not None}
+    stated = {name: value for name, value in choosable.items() if value is not None}
     fixed = {"interaction": interaction, "drift": drift, "pooling": pooling}
-    return ChosenModel(fixed | given, [name for name in choosable if name not in given])
+    return ChosenModel(fixed | stated, [name for name in choosable if name not in stated])
 
 
 @app.command(

@@ -99,7 +99,7 @@ class _Bar(Progress):
         self.show()
 
     def reset(self) -> None:
-        """Begin again."""
+        """Count from nothing, as for another file."""
         self.done = 0
 
 
